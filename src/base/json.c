@@ -9,6 +9,7 @@
 
 #include "base/ascii.h"
 #include "base/utf8.h"
+#include "base/task.h"
 
 static struct json *value_read(struct json_cursor *r);
 
@@ -42,6 +43,12 @@ static void *fail_memory(struct json_cursor *r)
                      r->arena->limit_bytes);
     else
         error_set_at(r->err, ERROR_MEMORY, position(r), "no memory for JSON");
+    return NULL;
+}
+
+static void *fail_stopped(struct json_cursor *r)
+{
+    task_error(r->err);
     return NULL;
 }
 
@@ -201,6 +208,8 @@ static const char *string_read(struct json_cursor *r, size_t *len)
     const char *close = string_close(r, &escapes);
     if (!close)
         return NULL;
+    if (!task_goes_on((size_t)(close - r->at) / 8))
+        return fail_stopped(r);
     char *text = arena_alloc(r->arena, (size_t)(close - r->at) + 1);
     if (!text)
         return fail_memory(r);
@@ -361,6 +370,8 @@ static bool constant_read(struct json_cursor *r, struct json **out)
 static struct json *value_read(struct json_cursor *r)
 {
     struct json *constant;
+    if (!task_goes_on(16))
+        return fail_stopped(r);
     space_skip(r);
     if (r->at == r->end)
         return fail_expected(r, "a value");

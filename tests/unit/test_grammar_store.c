@@ -5,29 +5,38 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/task.h"
 #include "test.h"
 
 static atomic_int n_built;
 
-static grammar_expr build_literal(struct grammar_builder *b, void *context, struct error *err)
+struct literal {
+    struct grammar_source source;
+    const char *text;
+};
+
+static grammar_expr build_literal(struct grammar_source *source, struct grammar_builder *b,
+                                  struct error *err)
 {
+    const char *text = ((struct literal *)source)->text;
     (void)err;
     atomic_fetch_add(&n_built, 1);
-    return grammar_literal(b, context, strlen(context));
+    return grammar_literal(b, text, strlen(text));
 }
 
-static grammar_expr build_nothing(struct grammar_builder *b, void *context, struct error *err)
+static grammar_expr build_nothing(struct grammar_source *source, struct grammar_builder *b,
+                                  struct error *err)
 {
-    (void)b, (void)context;
+    (void)source, (void)b;
     error_set(err, ERROR_INPUT, "no such thing");
     return GRAMMAR_NONE;
 }
 
 static const struct grammar *take(struct grammar_store *s, const char *key)
 {
+    struct literal literal = {{.build = build_literal}, key};
     struct error err;
-    const struct grammar *g = grammar_store_take(s, key, strlen(key), build_literal, (void *)key,
-                                                 &err);
+    const struct grammar *g = grammar_store_take(s, key, strlen(key), &literal.source, &err);
     CHECK(g != NULL);
     return g;
 }
@@ -70,10 +79,70 @@ TEST(grammar_store, keeps_what_is_held_and_drops_the_oldest)
 TEST(grammar_store, says_why_not)
 {
     struct grammar_store *s = grammar_store_open(1 << 20);
+    struct grammar_source source = {.build = build_nothing};
     struct error err;
-    CHECK(!grammar_store_take(s, "x", 1, build_nothing, NULL, &err));
+    CHECK(!grammar_store_take(s, "x", 1, &source, &err));
     CHECK_INT(err.code, ERROR_INPUT);
     CHECK_STR(err.message, "no such thing");
+    grammar_store_close(s);
+}
+
+static grammar_expr build_too_much(struct grammar_source *source, struct grammar_builder *b,
+                                   struct error *err)
+{
+    (void)b;
+    atomic_fetch_add(&n_built, 1);
+    source->wrong_part = 7;
+    error_set(err, ERROR_LIMIT, "too much");
+    return GRAMMAR_NONE;
+}
+
+TEST(grammar_store, remembers_what_takes_too_long)
+{
+    struct grammar_store *s = grammar_store_open(1 << 20);
+    n_built = 0;
+    for (int i = 0; i < 3; i++) {
+        struct grammar_source source = {.build = build_too_much};
+        struct error err;
+        CHECK(!grammar_store_take(s, "x", 1, &source, &err));
+        CHECK_INT(err.code, ERROR_LIMIT);
+        CHECK_STR(err.message, "too much");
+        CHECK_INT(source.wrong_part, 7);
+    }
+    CHECK_INT(n_built, 1);
+    grammar_store_leave(s, take(s, "y"));
+    grammar_store_close(s);
+}
+
+TEST(grammar_store, forgets_a_build_that_was_stopped)
+{
+    struct grammar_store *s = grammar_store_open(1 << 20);
+    const atomic_bool unwanted = true;
+    n_built = 0;
+    for (int i = 0; i < 2; i++) {
+        struct grammar_source source = {.build = build_too_much};
+        struct task task = {.flags = {&unwanted}};
+        struct error err;
+        task_begin(&task);
+        CHECK(!task_goes_on(1));
+        CHECK(!grammar_store_take(s, "x", 1, &source, &err));
+        CHECK_INT(task_finish(NULL), TASK_UNWANTED);
+    }
+    CHECK_INT(n_built, 2);
+    grammar_store_close(s);
+}
+
+TEST(grammar_store, bounds_its_entries)
+{
+    struct grammar_store *s = grammar_store_open(SIZE_MAX);
+    n_built = 0;
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 1100; i++) {
+            char key[16];
+            snprintf(key, sizeof key, "%d", i);
+            grammar_store_leave(s, take(s, key));
+        }
+    CHECK_INT(n_built, 2200);
     grammar_store_close(s);
 }
 

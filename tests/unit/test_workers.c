@@ -1,8 +1,10 @@
 /* Workers: every job is run once and comes back, none is lost when they close. */
 #include "serve/api/workers.h"
+#include "base/task.h"
 #include "test.h"
 
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { N_JOBS = 64, ROUNDS = 50 };
@@ -81,4 +83,153 @@ TEST(workers, threads_say_no_past_the_bound_and_close_without_running_the_rest)
     workers_close(w);
     CHECK_INT(atomic_load(&jobs[0].n_runs), 1);
     CHECK_INT(atomic_load(&jobs[3].n_runs), 0);
+}
+
+/* ---- lanes ---- */
+
+struct long_job {
+    struct job job;
+    atomic_bool unwanted;
+    int n_steps;  /* how often it asks whether to go on; each takes a millisecond */
+    int n_begun;  /* times that it began */
+    int end_rank; /* when it finished, among all */
+    bool is_complete;
+};
+
+static atomic_int n_ended;
+
+/* CPU time, not time, makes a job late. */
+static void burn_ms(void)
+{
+    struct timespec from, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while ((now.tv_sec - from.tv_sec) * 1000000000L + now.tv_nsec - from.tv_nsec < 1000000);
+}
+
+static void run_long(struct job *job)
+{
+    struct long_job *j = (struct long_job *)job;
+    j->n_begun++;
+    for (int i = 0; i < j->n_steps; i++) {
+        burn_ms();
+        if (!task_goes_on(1 << 20))
+            return;
+    }
+    j->is_complete = true;
+    j->end_rank = atomic_fetch_add(&n_ended, 1);
+}
+
+static struct long_job *finish(struct workers *w)
+{
+    struct job *job;
+    while (!(job = workers_finished(w)))
+        usleep(100);
+    return (struct long_job *)job;
+}
+
+static void long_jobs_open(struct workers **w, struct long_job *jobs, int n)
+{
+    struct error err;
+    atomic_store(&n_ended, 0);
+    CHECK_INT(workers_open(w, 1, 64, wake, NULL, &err), 0);
+    for (int i = 0; i < n; i++)
+        jobs[i] = (struct long_job){.job = {.run = run_long, .unwanted = &jobs[i].unwanted}};
+}
+
+TEST(workers, threads_move_a_job_that_takes_long_out_of_the_way)
+{
+    static struct long_job jobs[3];
+    struct workers *w;
+    long_jobs_open(&w, jobs, 3);
+    jobs[0].n_steps = 270; /* the first two lanes give it 20 and 250 ms */
+    for (int i = 0; i < 3; i++)
+        CHECK(workers_submit(w, &jobs[i].job));
+    for (int i = 0; i < 3; i++)
+        finish(w);
+    CHECK_INT(jobs[0].n_begun, 3);
+    CHECK(jobs[0].is_complete);
+    CHECK_INT(jobs[0].end_rank, 2);
+    CHECK_INT(jobs[1].n_begun, 1);
+    workers_close(w);
+}
+
+TEST(workers, threads_read_a_large_body_in_another_lane)
+{
+    static struct long_job jobs[2];
+    struct workers *w;
+    long_jobs_open(&w, jobs, 2);
+    jobs[0].job.n_bytes = 1 << 20;
+    jobs[0].n_steps = 40;
+    CHECK(workers_submit(w, &jobs[0].job));
+    CHECK(workers_submit(w, &jobs[1].job));
+    finish(w);
+    finish(w);
+    CHECK_INT(jobs[0].n_begun, 1); /* 40 ms are no reason to stop it there */
+    workers_close(w);
+}
+
+/* One client has many jobs, another comes last, with two. */
+TEST(workers, threads_take_turns_between_clients_and_put_small_jobs_first)
+{
+    static struct long_job jobs[12];
+    struct workers *w;
+    long_jobs_open(&w, jobs, 12);
+    jobs[0].n_steps = 15; /* meanwhile the others arrive */
+    for (int i = 0; i < 12; i++) {
+        jobs[i].job.client = i < 10 ? 1 : 2;
+        if (i)
+            jobs[i].n_steps = 1;
+    }
+    jobs[10].job.n_bytes = 100000; /* behind jobs[11], which is small */
+    for (int i = 0; i < 12; i++)
+        CHECK(workers_submit(w, &jobs[i].job));
+    for (int i = 0; i < 12; i++)
+        finish(w);
+    CHECK(jobs[11].end_rank <= 1); /* its client has used nothing yet */
+    CHECK(jobs[10].end_rank <= 2);
+    workers_close(w);
+}
+
+TEST(workers, threads_stop_an_unwanted_job)
+{
+    static struct long_job job;
+    struct workers *w;
+    long_jobs_open(&w, &job, 1);
+    job.n_steps = 1 << 20;
+    CHECK(workers_submit(w, &job.job));
+    usleep(1000);
+    atomic_store(&job.unwanted, true);
+    CHECK(finish(w) == &job);
+    CHECK(!job.is_complete);
+    workers_close(w);
+}
+
+TEST(workers, threads_stop_running_jobs_when_they_close)
+{
+    static struct long_job jobs[2];
+    struct workers *w;
+    long_jobs_open(&w, jobs, 2);
+    for (int i = 0; i < 2; i++) {
+        jobs[i].n_steps = 1 << 20;
+        jobs[i].job.n_bytes = (size_t)i << 20;
+        CHECK(workers_submit(w, &jobs[i].job));
+    }
+    usleep(1000);
+    workers_close(w);
+    CHECK(!jobs[0].is_complete && !jobs[1].is_complete);
+}
+
+TEST(workers, threads_leave_what_may_take_long_to_a_lane_that_has_time)
+{
+    struct task task = {.limit_ns = 20000000};
+    CHECK(task_has_time(UINT64_MAX)); /* there is no task */
+    task_begin(&task);
+    CHECK(task_has_time(20000000));
+    CHECK(!task_is_stopped());
+    CHECK(!task_has_time(20000001));
+    CHECK(task_is_stopped() && !task_goes_on(1));
+    CHECK_INT(task_finish(NULL), TASK_LATE);
+    CHECK(!task_is_stopped() && task_goes_on(1));
 }

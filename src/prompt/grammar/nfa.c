@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/task.h"
 #include "prompt/grammar/grammar_internal.h"
 
 int compiler_fail(struct compiler *c, enum error_code code, const char *message)
@@ -19,6 +20,8 @@ int compiler_fail(struct compiler *c, enum error_code code, const char *message)
 bool compiler_step(struct compiler *c, uint64_t n)
 {
     c->n_steps += n;
+    if (!task_goes_on(n))
+        compiler_fail(c, ERROR_CANCELED, "the work was stopped");
     if (!c->failed && c->n_steps > COMPILE_STEPS_MAX)
         compiler_fail(c, ERROR_LIMIT, "the grammar takes too long to compile: make it simpler");
     return !c->failed;

@@ -8,10 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/task.h"
+
+enum { MAX_ENTRIES = 1024 }; /* a search looks at all of them */
+
 /* Most recently used first. */
 struct entry {
     struct entry *prev, *next;
-    struct grammar *grammar;
+    struct grammar *grammar; /* NULL: it cannot be compiled */
+    struct error *failure;   /* why */
+    int wrong_part;
     size_t bytes;
     unsigned n_holders;
     size_t key_len;
@@ -21,7 +27,7 @@ struct entry {
 struct grammar_store {
     pthread_mutex_t lock;
     struct entry *first, *last;
-    size_t used_bytes, max_bytes;
+    size_t used_bytes, max_bytes, n_entries;
 };
 
 struct grammar_store *grammar_store_open(size_t max_bytes)
@@ -53,6 +59,7 @@ static void entry_free(struct entry *e)
     if (!e)
         return;
     grammar_free(e->grammar);
+    free(e->failure);
     free(e);
 }
 
@@ -87,63 +94,92 @@ static struct entry *entry_hold(struct grammar_store *s, const char *key, size_t
 /* With the lock held: makes room. Entries in use stay, even if they exceed the limit. */
 static void store_trim(struct grammar_store *s)
 {
-    for (struct entry *e = s->last, *prev; e && s->used_bytes > s->max_bytes; e = prev) {
+    for (struct entry *e = s->last, *prev;
+         e && (s->used_bytes > s->max_bytes || s->n_entries > MAX_ENTRIES); e = prev) {
         prev = e->prev;
         if (e->n_holders)
             continue;
         s->used_bytes -= e->bytes;
+        s->n_entries--;
         entry_unlink(s, e);
         entry_free(e);
     }
 }
 
-static struct entry *entry_make(const char *key, size_t key_len, grammar_build_fn *build,
-                                void *context, struct error *err)
+/* Only the limits on compiling are worth remembering: other errors are found quickly. */
+static bool is_costly(const struct error *err)
+{
+    return err->code == ERROR_LIMIT && !task_is_stopped();
+}
+
+/* An entry with one holder; NULL and `err`: there is nothing to keep. */
+static struct entry *entry_make(const char *key, size_t key_len, struct grammar_source *source,
+                                struct error *err)
 {
     struct grammar_builder *b = grammar_builder_new();
     struct entry *e = calloc(1, sizeof *e + key_len);
     if (!b || !e) {
         error_set(err, ERROR_MEMORY, "no memory for a grammar");
     } else {
-        grammar_expr root = build(b, context, err);
+        grammar_expr root = source->build(source, b, err);
         if (root != GRAMMAR_NONE)
             e->grammar = grammar_compile(b, root, err);
+        if (!e->grammar && is_costly(err) && (e->failure = malloc(sizeof *err))) {
+            *e->failure = *err;
+            e->wrong_part = source->wrong_part;
+        }
     }
     grammar_builder_free(b);
-    if (!e || !e->grammar) {
+    if (!e || (!e->grammar && !e->failure)) {
         entry_free(e);
         return NULL;
     }
     e->key_len = key_len;
     memcpy(e->key, key, key_len);
-    e->bytes = sizeof *e + key_len + grammar_bytes(e->grammar);
+    e->bytes = sizeof *e + key_len + (e->grammar ? grammar_bytes(e->grammar) : sizeof *e->failure);
     e->n_holders = 1;
     return e;
 }
 
-const struct grammar *grammar_store_take(struct grammar_store *s, const char *key, size_t key_len,
-                                         grammar_build_fn *build, void *context, struct error *err)
+/* With the lock held: what the caller gets from an entry that is held for it. */
+static const struct grammar *entry_give(struct entry *e, struct grammar_source *source,
+                                        struct error *err)
 {
+    if (e->grammar)
+        return e->grammar;
+    *err = *e->failure;
+    source->wrong_part = e->wrong_part;
+    e->n_holders--;
+    return NULL;
+}
+
+const struct grammar *grammar_store_take(struct grammar_store *s, const char *key, size_t key_len,
+                                         struct grammar_source *source, struct error *err)
+{
+    const struct grammar *given = NULL;
     pthread_mutex_lock(&s->lock);
     struct entry *found = entry_hold(s, key, key_len);
+    if (found)
+        given = entry_give(found, source, err);
     pthread_mutex_unlock(&s->lock);
     if (found)
-        return found->grammar;
-    struct entry *made = entry_make(key, key_len, build, context, err);
+        return given;
+    struct entry *made = entry_make(key, key_len, source, err);
     if (!made)
         return NULL;
     pthread_mutex_lock(&s->lock);
     found = entry_hold(s, key, key_len);
     if (!found) {
         s->used_bytes += made->bytes;
+        s->n_entries++;
         entry_link_first(s, made);
-        store_trim(s);
     }
+    given = entry_give(found ? found : made, source, err);
+    store_trim(s);
     pthread_mutex_unlock(&s->lock);
-    if (!found)
-        return made->grammar;
-    entry_free(made);
-    return found->grammar;
+    if (found)
+        entry_free(made);
+    return given;
 }
 
 void grammar_store_leave(struct grammar_store *s, const struct grammar *g)

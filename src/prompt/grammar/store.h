@@ -6,12 +6,18 @@
 #include "prompt/grammar/grammar.h"
 
 /* Keeps compiled grammars for later requests with the same one: agents send one schema with every
- * turn. Bounded in bytes; the least recently used grammar that nobody holds is evicted first. Any
- * thread may use it; compiling happens outside its lock. */
+ * turn. Bounded in bytes and in number; the least recently used grammar that nobody holds is
+ * evicted first. A grammar that takes too long to compile is kept as its error, so that it costs
+ * that time once. Any thread may use it; compiling happens outside its lock. */
 struct grammar_store;
 
-/* Builds the grammar of a key: GRAMMAR_NONE and `err` if it cannot be built. */
-typedef grammar_expr grammar_build_fn(struct grammar_builder *b, void *context, struct error *err);
+/* What a grammar is built from, when the store has none for its key. */
+struct grammar_source {
+    /* GRAMMAR_NONE and `err` if it cannot be built. */
+    grammar_expr (*build)(struct grammar_source *source, struct grammar_builder *b,
+                          struct error *err);
+    int wrong_part; /* set by `build` or from memory: its own number of what cannot be built */
+};
 
 struct grammar_store *grammar_store_open(size_t max_bytes); /* NULL: out of memory */
 void grammar_store_close(struct grammar_store *s);          /* no grammar may be in use */
@@ -20,7 +26,7 @@ void grammar_store_close(struct grammar_store *s);          /* no grammar may be
  * grammar_store_leave. Keys are compared in full. NULL and `err` if it cannot be built or compiled.
  */
 const struct grammar *grammar_store_take(struct grammar_store *s, const char *key, size_t key_len,
-                                         grammar_build_fn *build, void *context, struct error *err);
+                                         struct grammar_source *source, struct error *err);
 void grammar_store_leave(struct grammar_store *s, const struct grammar *g); /* NULL does nothing */
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/task.h"
 #include "prompt/grammar/text_dfa_internal.h"
 
 enum {
@@ -200,7 +201,7 @@ static bool set_build(struct subset *s, uint32_t number)
             any = true;
         }
         s->n_steps += s->words;
-        if (s->n_steps > STEPS_MAX)
+        if (s->n_steps > STEPS_MAX || !task_goes_on(s->words + s->nfa->n / 64))
             return too_large(s);
         uint32_t target;
         if (any && (!set_number(s, &target) ||

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/task.h"
 #include "prompt/jinja/ast.h"
 #include "prompt/jinja/parse.h"
 
@@ -53,9 +54,12 @@ bool jinja_raise(struct jinja *j, const struct text *message)
 bool jinja_step(struct jinja *j, size_t cost)
 {
     j->steps += cost;
-    if (j->steps <= JINJA_MAX_STEPS || j->failed)
+    bool goes_on = task_goes_on(cost);
+    if ((goes_on && j->steps <= JINJA_MAX_STEPS) || j->failed)
         return !j->failed;
     j->failed = true;
+    if (!goes_on)
+        return task_error(j->err) == 0;
     error_set(j->err, ERROR_LIMIT, "line %u: the chat template takes too long: over %d steps",
               jinja_line(j->chat_template, j->position), JINJA_MAX_STEPS);
     return false;

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/task.h"
 
 enum {
     MEMO_SLOTS = 1 << 15,
@@ -158,6 +159,8 @@ bool schema_fail_limit(struct schema_walker *w, const struct schema_place *place
 bool schema_step(struct schema_walker *w, size_t n)
 {
     w->n_steps += n;
+    if (!task_goes_on(16 * n))
+        schema_fail_limit(w, w->root_place, "the work was stopped");
     if (w->n_steps > STEPS_MAX)
         schema_fail_limit(w, w->root_place, "this schema takes too long to compile");
     if (w->arena.failed)

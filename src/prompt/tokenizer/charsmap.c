@@ -15,6 +15,7 @@
 #include <utf8proc.h>
 
 #include "base/utf8.h"
+#include "base/task.h"
 
 struct charsmap {
     uint32_t *units;
@@ -111,7 +112,8 @@ static const char *find(const struct charsmap *map, bool longest, const char *te
 static void apply_longest(const struct charsmap *map, const char *text, size_t len,
                           struct strbuf *out)
 {
-    for (size_t at = 0, width; at < len && out->len <= MAX_TEXT_BYTES; at += width) {
+    for (size_t at = 0, width; at < len && out->len <= MAX_TEXT_BYTES && task_goes_on(8);
+         at += width) {
         const char *to = find(map, true, text + at, len - at, &width);
         if (to) {
             strbuf_adds(out, to);
@@ -145,7 +147,7 @@ static void apply_graphemes(const struct charsmap *map, const char *text, size_t
                             struct strbuf *out)
 {
     size_t unused;
-    for (size_t at = 0, end; at < len && out->len <= MAX_TEXT_BYTES; at = end) {
+    for (size_t at = 0, end; at < len && out->len <= MAX_TEXT_BYTES && task_goes_on(16); at = end) {
         end = grapheme_end(text, len, at);
         const char *to = end - at < 6 ? find(map, false, text + at, end - at, &unused) : NULL;
         if (to) {

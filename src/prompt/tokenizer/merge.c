@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "base/task.h"
 
 struct symbol {
     uint32_t start, end; /* its bytes in the word */
@@ -192,6 +193,8 @@ static void merge_all(struct encoder *e, const char *word, uint32_t n)
     for (size_t i = n_heap / 2; i-- > 0;)
         heap_sift_down(e->heap, n_heap, i);
     while (n_heap > 0) {
+        if (!task_goes_on(16))
+            return;
         uint64_t top = e->heap[0];
         e->heap[0] = e->heap[--n_heap];
         if (n_heap > 1)
@@ -252,9 +255,11 @@ static int merge_word(struct encoder *e, const char *word, size_t len)
         e->symbols[i].prev = i - 1; /* NONE for the first */
         e->symbols[i].next = i + 1 < n ? i + 1 : NONE;
     }
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && task_goes_on(8); i++)
         find_pair(e, word, i);
     merge_all(e, word, n);
+    if (task_is_stopped())
+        return task_error(e->err);
     return add_symbols(e, word);
 }
 

@@ -11,6 +11,7 @@
 #include <utf8proc.h>
 
 #include "base/utf8.h"
+#include "base/task.h"
 #include "prompt/unicode/unicode.h"
 
 static int no_memory(struct encoder *e, size_t len)
@@ -91,6 +92,8 @@ static int apply_form(struct encoder *e, enum normal_kind kind, const char *text
         return 0;
     strbuf_clear(out);
     while (at < len) {
+        if (!task_goes_on(8))
+            return task_error(e->err);
         size_t end = at;
         while (end < len &&
                may_change(kind, text + end, width = utf8_valid_prefix(text + end, len - end)))

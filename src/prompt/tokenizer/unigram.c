@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/utf8.h"
+#include "base/task.h"
 
 #define UNKNOWN_PENALTY 10.0
 
@@ -130,7 +131,7 @@ static void fill_nodes(struct encoder *e, const char *word, uint32_t len)
     const bool single = e->t->single_scores;
     for (uint32_t i = 0; i <= len; i++)
         nodes[i] = (struct viterbi_node){0, NO_START, -1};
-    for (uint32_t at = 0, width; at < len; at += width) {
+    for (uint32_t at = 0, width; at < len && task_goes_on(16); at += width) {
         double score = nodes[at].score;
         bool has_single = false;
         width = (uint32_t)utf8_valid_prefix(word + at, len - at);
@@ -166,6 +167,8 @@ int encode_unigram(struct encoder *e, const char *word, size_t len)
     if (reserve(e, len + 1) != 0)
         return -1;
     fill_nodes(e, word, (uint32_t)len);
+    if (task_is_stopped())
+        return task_error(e->err);
     /* Reverses the path: a node's `start` becomes where the next token ends. */
     struct viterbi_node *nodes = e->nodes;
     uint32_t next = NO_START;

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/task.h"
+
 #define WORD_KEYS 4
 enum {
     N_WORDS = 1 << 14, /* a megabyte: the frequent ones stay in a core's own cache */
@@ -172,6 +174,8 @@ static inline bool slot_has(const struct word_slot *slot, const uint64_t key[WOR
 
 int encode_word(struct encoder *e, const char *word, size_t len)
 {
+    if (!task_goes_on(len))
+        return task_error(e->err);
     if (len > MAX_WORD_BYTES)
         return encode_new_word(e, word, len);
     uint64_t key[WORD_KEYS];

@@ -1,29 +1,50 @@
 #ifndef RADISH_SERVE_API_WORKERS_H
 #define RADISH_SERVE_API_WORKERS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
-/* A few threads for the slow part of a request (JSON, template, tokenizer), so that the event loop
- * never does slow work. A job's memory is its owner's, but it belongs to the workers between submit
- * and finished.
+/* A few threads for the slow part of a request (JSON, template, tokenizer, grammar), so that the
+ * event loop never does slow work. A job's memory is its owner's, but it belongs to the workers
+ * between submit and finished.
  *
- *   event loop ──submit──► [waiting] ──► worker: job->run ──► [finished] ──finished──► event loop
- *                                                   └──────── wake ────────►
- */
+ * Most jobs take a millisecond, some a hundred, and a hostile one seconds. Nobody can tell them
+ * apart before they run, so every job is given little time at first. One that needs more is stopped
+ * and begins again in the next lane, which has threads of its own:
+ *
+ *   submit ─► [short]  20 ms   n threads ──┐
+ *                └─ more ─► [long]  250 ms ──┼─ wake ─► finished ─► event loop
+ *   large ───────────────────►  └─ more ─► [last] ─┘
+ *
+ * So a short job waits only for short jobs. Each lane takes turns between clients by the time that
+ * they have used; among the jobs of a client, those that arrived early and are small come first.
+ * Later lanes have a lower priority, so that they do not slow down the model either. */
 struct workers;
 
+enum worker_lane { LANE_SHORT, LANE_LONG, LANE_LAST, N_LANES };
+
 struct job {
+    /* Runs as the thread's work (base/task.h). If that is late, the job is as new when it returns:
+     * it will run again, with more time. */
     void (*run)(struct job *job);
+    uint64_t client;             /* who asks (struct requester) */
+    size_t n_bytes;              /* what there is to read */
+    const atomic_bool *unwanted; /* stops the job when it is set; NULL: nothing does */
+
+    /* Set by the workers. */
     struct job *next;
-    uint64_t client; /* who asks (struct requester) */
+    enum worker_lane lane;
+    uint64_t due_ns;
 };
 
+/* `n_threads`: for short jobs. The other lanes have one each. */
 int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,
                  void (*wake)(void *context), void *context, struct error *err);
-/* Waits for running jobs; waiting jobs are not run. All jobs belong to their owners again. */
+/* Stops running jobs; waiting jobs are not run. All jobs belong to their owners again. */
 void workers_close(struct workers *w);
 bool workers_submit(struct workers *w, struct job *job); /* false: there are already max_jobs */
 struct job *workers_finished(struct workers *w);         /* NULL: none at the moment */

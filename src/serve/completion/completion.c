@@ -46,10 +46,12 @@ static void choice_free(struct choice *o)
     token_list_free(&o->sampled);
 }
 
-static void input_free(struct completion *c)
+void completion_unprepare(struct completion *c)
 {
     struct completion_input *in = &c->input;
-    body_release(c);
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
+        choice_free(&c->running.choices[i]);
+    free(c->running.choices);
     request_params_free(&in->params);
     arena_free(&in->kept);
     for (uint32_t i = 0; i < in->n_prompts; i++) {
@@ -64,20 +66,23 @@ static void input_free(struct completion *c)
     grammar_store_leave(c->api->grammars, in->bounds.grammar);
     free(in->dry_breakers);
     free(in->roles);
+    strbuf_free(&c->output.reply);
+    c->running = (struct completion_answers){0};
+    c->input = (struct completion_input){
+        .body = in->body, .body_bytes = in->body_bytes, .explain = in->explain};
+    c->output.head.model = c->api->options->model_name;
+    c->kind = c->route_kind;
 }
 
 static void completion_free(struct completion *c)
 {
     assert(c->running.n_live == 0 && !c->preparing);
     struct api *api = c->api;
-    for (uint32_t i = 0; i < c->running.n_choices; i++)
-        choice_free(&c->running.choices[i]);
-    free(c->running.choices);
+    completion_unprepare(c);
+    body_release(c);
     if (c->output.stream)
         c->output.writer->close(c->output.stream);
     strbuf_free(&c->output.settings);
-    strbuf_free(&c->output.reply);
-    input_free(c);
     *(c->prev ? &c->prev->next : &api->completions) = c->next;
     if (c->next)
         c->next->prev = c->prev;
@@ -169,7 +174,7 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
         return;
     }
     c->api = api;
-    c->kind = kind;
+    c->kind = c->route_kind = kind;
     c->requester = *who;
     c->x = x;
     c->input.explain = asks_for_explanation(x);
@@ -177,6 +182,8 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
     c->input.body_bytes = c->input.body.len;
     c->job.run = completion_prepare;
     c->job.client = who->client;
+    c->job.n_bytes = c->input.body.len;
+    c->job.unwanted = &c->unwanted;
     output_init(c);
     c->next = api->completions;
     if (c->next)

@@ -6,11 +6,14 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/task.h"
 #include "prompt/answer/tool_grammar.h"
 #include "prompt/grammar/store.h"
 #include "prompt/grammar/text_grammar.h"
 #include "prompt/schema/json_schema.h"
 #include "serve/completion/completion_internal.h"
+
+#define COMPILE_NS UINT64_C(100000000) /* most schemas take less */
 
 /* ---- functions ---- */
 
@@ -100,22 +103,29 @@ static grammar_expr calls_add(struct grammar_builder *b, const struct completion
     return tool_grammar_add(b, &options, err);
 }
 
-/* The context of a build; grammar_store calls back only when it has no such grammar. */
+enum wrong_part { PART_TEXT, PART_CALLS };
+
 struct build {
+    struct grammar_source source; /* first */
     const struct completion *c;
-    bool calls_are_wrong; /* the grammar of the calls could not be built */
 };
 
-/* Calls, text of the requested form, or either. */
-static grammar_expr grammar_build(struct grammar_builder *b, void *context, struct error *err)
+/* Calls, text of the requested form, or either. Compiling a few bytes may take seconds, so it is
+ * left to a lane where nobody with a short request waits. */
+static grammar_expr grammar_build(struct grammar_source *source, struct grammar_builder *b,
+                                  struct error *err)
 {
-    struct build *build = context;
-    const struct completion *c = build->c;
+    const struct completion *c = ((struct build *)source)->c;
+    if (!task_has_time(COMPILE_NS)) {
+        task_error(err);
+        return GRAMMAR_NONE;
+    }
     if (!callable_tools(c))
         return answer_text_add(b, c, err);
     grammar_expr either[2] = {calls_add(b, c, err), GRAMMAR_NONE};
-    build->calls_are_wrong = either[0] == GRAMMAR_NONE;
-    if (!c->input.params.constraint.kind || build->calls_are_wrong)
+    if (either[0] == GRAMMAR_NONE)
+        source->wrong_part = PART_CALLS;
+    if (!c->input.params.constraint.kind || either[0] == GRAMMAR_NONE)
         return either[0];
     either[1] = answer_text_add(b, c, err);
     return either[1] == GRAMMAR_NONE ? GRAMMAR_NONE : grammar_choice(b, either, 2);
@@ -162,23 +172,23 @@ int completion_constrain(struct completion *c)
     if (!p->constraint.kind && (!callable_tools(c) || (is_free && !trigger)))
         return 0;
     struct strbuf key = STRBUF_INIT;
-    struct build build = {.c = c};
+    struct build build = {.source = {.build = grammar_build}, .c = c};
     struct error err = {.position = ERROR_NO_POSITION};
     key_write(c, &key);
     if (key.failed)
         error_set(&err, ERROR_MEMORY, "no memory for a grammar");
     else
         c->input.bounds.grammar = grammar_store_take(c->api->grammars, strbuf_str(&key), key.len,
-                                                     grammar_build, &build, &err);
+                                                     &build.source, &err);
     strbuf_free(&key);
     c->input.bounds.trigger = is_free ? trigger : NULL;
     if (c->input.bounds.grammar)
         return 0;
-    if (is_free && err.code == ERROR_LIMIT) { /* the parser is enough */
+    if (is_free && err.code == ERROR_LIMIT && !task_is_stopped()) { /* the parser is enough */
         log_info("the schemas of calls are not enforced: %s", err.message);
         return 0;
     }
-    return grammar_error(c, build.calls_are_wrong, &err);
+    return grammar_error(c, build.source.wrong_part == PART_CALLS, &err);
 }
 
 /* The start of the answer, if the last message is one. */

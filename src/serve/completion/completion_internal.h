@@ -93,13 +93,14 @@ struct completion_output {
 
 struct completion {
     struct api *api;
+    enum request_kind route_kind;
     enum request_kind kind; /* the route's; once the request is read, the request's own */
     struct requester requester;
     struct completion *prev, *next;
     struct http_exchange *x; /* NULL: nobody waits for the answer */
     struct job job;
     bool preparing;
-    atomic_bool unwanted; /* tells the worker not to start */
+    atomic_bool unwanted; /* tells the worker to stop */
 
     struct completion_input input;
     struct completion_answers running;
@@ -108,6 +109,8 @@ struct completion {
 
 /* A worker's job: from the body to the prompt's tokens, or to `failed` and `error`. */
 void completion_prepare(struct job *job);
+/* Frees what the worker has made, so that it can begin again from the body. */
+void completion_unprepare(struct completion *c);
 
 /* 503, for the worker to fail with. Returns -1. */
 int no_memory_now(struct completion *c);

@@ -1,6 +1,7 @@
 /* The slow part of a request: reads its body, renders and tokenizes its conversation. Runs on a
  * worker, which owns the completion's input meanwhile; only `unwanted` is shared with the event
- * loop. Everything parsed is freed at the end, so copy what the answer needs. */
+ * loop. Everything parsed is freed at the end, so copy what the answer needs. A worker may be
+ * stopped anywhere (base/task.h), and begin again with more time. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/utf8.h"
+#include "base/task.h"
 #include "serve/completion/completion_internal.h"
 #include "serve/writers/ollama_form.h"
 
@@ -643,8 +645,11 @@ static void let_go_of_request(struct completion *c)
 void completion_prepare(struct job *job)
 {
     struct completion *c = completion_of(job);
-    if (!atomic_load(&c->unwanted))
-        c->input.failed = prepare(c) != 0;
+    c->input.failed = prepare(c) != 0;
+    if (task_is_stopped()) { /* then the reasons of a failure mean nothing */
+        completion_unprepare(c);
+        return;
+    }
     if (c->input.params.arena.failed && !c->input.failed)
         c->input.failed = no_memory_now(c) != 0;
     let_go_of_request(c);

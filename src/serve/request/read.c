@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/task.h"
 #include "serve/request/request_internal.h"
 
 enum { MAX_IGNORED_BYTES = 1000 };
@@ -217,6 +218,8 @@ int read_members(struct field_reader *r, enum field_scope scope, const struct js
                  const char *prefix)
 {
     json_each (member, object) {
+        if (!task_goes_on(64))
+            return -1;
         if (member->type == JSON_NULL)
             continue;
         char path[MAX_PATH];
@@ -232,6 +235,8 @@ int read_objects(struct field_reader *r, const struct json *array, const char *p
 {
     size_t i = 0;
     json_each (item, array) {
+        if (!task_goes_on(64))
+            return -1;
         char item_path[MAX_PATH];
         snprintf(item_path, sizeof item_path, "%s[%zu]", path, i++);
         if (item->type != JSON_OBJECT)
