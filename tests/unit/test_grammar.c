@@ -541,28 +541,35 @@ static struct grammar *words_grammar(struct grammar_builder *b)
     return grammar_compile(b, grammar_sequence(b, all, 2), &err);
 }
 
+enum { N_LONG = 40000, WORD_LEN = 6 };
+
+static void words_open(struct grammar_vocabulary **v)
+{
+    static char texts[N_LONG][WORD_LEN];
+    static struct grammar_token_info infos[N_LONG];
+    struct error err;
+    uint64_t seed = 1;
+    for (int i = 0; i < N_LONG; i++) {
+        for (int k = 0; k < WORD_LEN; k++)
+            texts[i][k] = "abcd0123.().e"[(seed = seed * 6364136223846793005u + 1) >> 33 & 7];
+        for (int k = 1; k < WORD_LEN; k++)
+            if ((seed = seed * 6364136223846793005u + 1) >> 62 == 0)
+                texts[i][k] = ".()."[seed >> 40 & 3];
+        infos[i] = (struct grammar_token_info){texts[i], 1 + (uint32_t)i % WORD_LEN, false, i == 0};
+    }
+    CHECK_INT(grammar_vocabulary_open(v, infos, N_LONG, &err), 0);
+}
+
 TEST(grammar, a_mask_that_took_long_is_the_same_the_next_time)
 {
-    enum { N = 40000, LEN = 6 };
-    static char texts[N][LEN];
-    static struct grammar_token_info infos[N];
     struct grammar_vocabulary *first, *second;
     struct grammar_matcher *m[3];
     struct error err;
-    uint64_t seed = 1;
-    for (int i = 0; i < N; i++) {
-        for (int k = 0; k < LEN; k++)
-            texts[i][k] = "abcd0123.().e"[(seed = seed * 6364136223846793005u + 1) >> 33 & 7];
-        for (int k = 1; k < LEN; k++)
-            if ((seed = seed * 6364136223846793005u + 1) >> 62 == 0)
-                texts[i][k] = ".()."[seed >> 40 & 3];
-        infos[i] = (struct grammar_token_info){texts[i], 1 + (uint32_t)i % LEN, false, i == 0};
-    }
     struct grammar_builder *b = grammar_builder_new();
     struct grammar *g = words_grammar(b);
     CHECK(g != NULL);
-    CHECK_INT(grammar_vocabulary_open(&first, infos, N, &err), 0);
-    CHECK_INT(grammar_vocabulary_open(&second, infos, N, &err), 0);
+    words_open(&first);
+    words_open(&second);
     size_t bytes = grammar_vocabulary_words(first) * sizeof(uint64_t);
     for (int i = 0; i < 3; i++)
         CHECK_INT(grammar_matcher_open(&m[i], g, i < 2 ? first : second, &err), 0);
@@ -577,6 +584,48 @@ TEST(grammar, a_mask_that_took_long_is_the_same_the_next_time)
         grammar_matcher_close(m[i]);
     grammar_vocabulary_close(first);
     grammar_vocabulary_close(second);
+    grammar_free(g);
+    grammar_builder_free(b);
+}
+
+/* One mask at a time can be paused: others are made whole meanwhile, or begin again. */
+TEST(grammar, a_paused_mask_leaves_the_others_alone)
+{
+    struct grammar_vocabulary *v, *alone;
+    struct grammar_matcher *m[3], *whole;
+    struct error err;
+    struct grammar_builder *b = grammar_builder_new();
+    struct grammar *g = words_grammar(b);
+    words_open(&v);
+    words_open(&alone);
+    size_t bytes = grammar_vocabulary_words(v) * sizeof(uint64_t);
+    CHECK_INT(grammar_matcher_open(&whole, g, alone, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(grammar_matcher_open(&m[i], g, v, &err), 0);
+        CHECK(grammar_matcher_accept_bytes(m[i], "ab.((", 1 + (size_t)i));
+    }
+    CHECK_INT(grammar_matcher_make(m[0], 900, 0), GRAMMAR_PAUSED);
+    CHECK_INT(grammar_matcher_make(m[1], 900, 0), GRAMMAR_BUSY);
+    CHECK_INT(grammar_matcher_make(m[1], 900, 0), GRAMMAR_BUSY);
+    CHECK_INT(grammar_matcher_make(m[2], 900, UINT64_MAX), GRAMMAR_READY);
+    CHECK_INT(grammar_matcher_make(m[0], 900, 0), GRAMMAR_PAUSED);
+    CHECK(grammar_matcher_accept_bytes(m[0], "c", 1)); /* forgets the mask of the place before */
+    CHECK_INT(grammar_matcher_make(m[1], 900, 0), GRAMMAR_PAUSED);
+    CHECK_INT(grammar_matcher_make(m[0], 900, 0), GRAMMAR_BUSY);
+    CHECK_INT(grammar_matcher_make(m[1], 901, 0), GRAMMAR_PAUSED); /* another mask */
+    grammar_matcher_drop(m[1]);
+    CHECK_INT(grammar_matcher_make(m[0], 900, 0), GRAMMAR_PAUSED);
+    static const char *const texts[] = {"ac", "ab", "ab."};
+    for (int i = 0; i < 3; i++) {
+        grammar_matcher_reset(whole);
+        CHECK(grammar_matcher_accept_bytes(whole, texts[i], strlen(texts[i])));
+        CHECK(memcmp(grammar_matcher_mask(whole, 900), grammar_matcher_mask(m[i], 900), bytes) ==
+              0);
+        grammar_matcher_close(m[i]);
+    }
+    grammar_matcher_close(whole);
+    grammar_vocabulary_close(v);
+    grammar_vocabulary_close(alone);
     grammar_free(g);
     grammar_builder_free(b);
 }

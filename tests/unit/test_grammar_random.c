@@ -18,6 +18,7 @@ struct world {
     struct grammar_vocabulary *v, *tiny; /* the second one forgets all the time */
     struct grammar *g;
     struct grammar_matcher *m, *other;
+    uint64_t n_pauses;
 };
 
 /* Token 0 is special, 1 ends, 2 is an ordinary one: these may be named. 3 is empty, and 4 special;
@@ -64,6 +65,7 @@ static bool open_world(struct world *w, uint64_t *seed)
     CHECK_INT(grammar_vocabulary_open_sized(&w->v, w->tokens, N_TOKENS, 200000, &err), 0);
     CHECK_INT(grammar_vocabulary_open_sized(&w->tiny, w->tokens, N_TOKENS, 6000, &err), 0);
     w->v->store.worth = w->tiny->store.worth = 0;
+    w->tiny->look_after = 1;
     CHECK_INT(grammar_matcher_open(&w->m, w->g, w->v, &err), 0);
     CHECK_INT(grammar_matcher_open(&w->other, w->g, w->tiny, &err), 0);
     return true;
@@ -76,6 +78,14 @@ static void close_world(struct world *w)
     grammar_vocabulary_close(w->v);
     grammar_vocabulary_close(w->tiny);
     grammar_free(w->g);
+}
+
+/* The mask, made with as many pauses as possible. */
+static const uint64_t *mask_in_pieces(struct world *w, struct grammar_matcher *m, uint32_t n_left)
+{
+    while (grammar_matcher_make(m, n_left, 0) == GRAMMAR_PAUSED)
+        w->n_pauses++;
+    return grammar_matcher_mask(m, n_left);
 }
 
 static bool has(const uint64_t *mask, uint32_t token)
@@ -129,7 +139,7 @@ static void check_narrowed(struct world *w, uint16_t *text, unsigned len)
 static void check_place(struct world *w, uint16_t *text, unsigned len, uint64_t seed)
 {
     const uint64_t *mask = grammar_matcher_mask(w->m, UINT32_MAX);
-    const uint64_t *same = grammar_matcher_mask(w->other, UINT32_MAX);
+    const uint64_t *same = mask_in_pieces(w, w->other, UINT32_MAX);
     CHECK_INT(memcmp(mask, same, w->v->n_words * sizeof *mask), 0);
     CHECK_INT(grammar_matcher_may_end(w->m), ref_matches(&w->ref, text, len));
     if (grammar_matcher_must_end(w->m) != ref_must_end(w, text, len)) {
@@ -233,13 +243,19 @@ TEST(grammar_random, answers_end_within_their_budget)
             uint32_t n_left = least + extra * extra * extra;
             bool is_over = false;
             grammar_matcher_reset(w->m);
+            grammar_matcher_reset(w->other);
             for (; n_left > 0 && !is_over && !grammar_matcher_must_end(w->m); n_left--) {
                 const uint64_t *mask = grammar_matcher_mask(w->m, n_left);
+                const uint64_t *same = mask_in_pieces(w, w->other, n_left);
+                CHECK_INT(memcmp(mask, same, w->v->n_words * sizeof *mask), 0);
+                CHECK_INT(grammar_matcher_unhurried(w->m) != NULL,
+                          grammar_matcher_unhurried(w->other) != NULL);
                 uint32_t token = pick(mask, &seed);
                 CHECK(token != UINT32_MAX);
                 CHECK(has(grammar_matcher_mask(w->m, UINT32_MAX), token));
                 is_over = w->tokens[token].is_end && grammar_matcher_may_end(w->m);
                 CHECK(grammar_matcher_accept(w->m, (int32_t)token));
+                CHECK(grammar_matcher_accept(w->other, (int32_t)token));
             }
             if (!grammar_matcher_may_end(w->m))
                 test_fail(__FILE__, __LINE__, "seed %llu, budget %u + %u", (unsigned long long)i,
@@ -248,6 +264,6 @@ TEST(grammar_random, answers_end_within_their_budget)
         }
         close_world(w);
     }
-    CHECK(n_good > N_GRAMMARS);
+    CHECK(n_good > N_GRAMMARS && w->n_pauses > N_GRAMMARS);
     free(w);
 }

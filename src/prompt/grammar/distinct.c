@@ -260,7 +260,8 @@ static bool alike_collect(struct grammar_matcher *m, const struct item *it, uint
 static bool is_live(struct grammar_matcher *m, const struct item *it)
 {
     struct distinct *d = m->distinct;
-    struct item *next = m->next, *closure = m->closure;
+    struct item *next = m->next;
+    struct closure *closure = m->closure;
     uint32_t n_frames = m->n_frames, n_alike;
     size_t n_memory = d->n_memory;
     uint64_t begin = d->n_work;
@@ -367,10 +368,9 @@ static void suspect_try(struct grammar_matcher *m, uint32_t token)
         d->held[token / 64] &= ~bit;
 }
 
-const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask)
+void distinct_begin_mask(struct grammar_matcher *m, const uint64_t *mask)
 {
     struct distinct *d = m->distinct;
-    const struct token_trie *t = &m->v->trie;
     uint32_t n_words = m->v->n_words;
     d->n_work = 0;
     memset(d->suspects, 0, n_words * sizeof *d->suspects);
@@ -379,15 +379,29 @@ const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask)
         suspect_for(m, &m->items[i], mask);
     for (uint32_t i = 0; i < n_words; i++)
         d->suspects[i] &= mask[i];
+}
+
+/* A suspect that has been tried is none any more, so this can begin anew after each pause. */
+bool distinct_make_mask(struct grammar_matcher *m)
+{
+    struct distinct *d = m->distinct;
+    const struct token_trie *t = &m->v->trie;
     for (uint32_t node = 1; node < t->n_nodes; node = t->nodes[node].skip) {
         uint32_t token = t->nodes[node].token;
-        if (token != t->none && d->suspects[token / 64] >> (token % 64) & 1)
-            suspect_try(m, token);
+        if (token == t->none || !(d->suspects[token / 64] >> (token % 64) & 1))
+            continue;
+        suspect_try(m, token);
+        if (making_is_late(m))
+            return false;
     }
-    for (uint32_t i = 0; i < n_words; i++)
-        while (d->suspects[i] != 0)
+    for (uint32_t i = 0; i < m->v->n_words; i++) {
+        while (d->suspects[i] != 0) {
             suspect_try(m, 64 * i + (uint32_t)__builtin_ctzll(d->suspects[i]));
-    return d->held;
+            if (making_is_late(m))
+                return false;
+        }
+    }
+    return true;
 }
 
 /* The shortest way leads to an item that already exists: one byte leads out of it. */
@@ -453,7 +467,7 @@ int distinct_open(struct grammar_matcher *m, struct error *err)
     uint32_t n_words = m->v->n_words;
     if (d != NULL) {
         d->next = malloc(ITEMS_MAX * sizeof *d->next);
-        d->closure = malloc(CLOSURE_MAX * sizeof *d->closure);
+        d->closure = calloc(1, sizeof *d->closure);
         d->opening = calloc(n_words, sizeof *d->opening);
         d->several = calloc(n_words, sizeof *d->several);
         d->suspects = calloc(n_words, sizeof *d->suspects);

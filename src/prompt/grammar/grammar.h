@@ -78,7 +78,7 @@ size_t grammar_bytes(const struct grammar *g); /* of memory, for caches of gramm
 /* ---- matching ----------------------------------------------------------------------------- */
 
 /* The tokens of a model, made once. Its masks of states change during use, so all matchers of a
- * vocabulary must be used on one thread (the scheduler's). */
+ * vocabulary must be used on one thread (the scheduler's); they may be opened and closed on any. */
 struct grammar_vocabulary;
 
 struct grammar_token_info {
@@ -110,6 +110,15 @@ void grammar_matcher_reset(struct grammar_matcher *m); /* to the start */
  * call. `n_left` is the number of tokens that may still come. If it is only just enough for the
  * shortest way to the end, the mask has only that way's next token, so the answer is completed. */
 const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left);
+/* Works on that mask until `until_ns` (clock_now_ns), or a little longer; once it is ready, the
+ * function above only returns it. A very ambiguous grammar's mask takes tens of milliseconds. The
+ * result does not depend on where it paused. Of the matchers of a vocabulary, one at a time can be
+ * paused: meanwhile, another whose time is over gets BUSY, and begins again with the next call. */
+enum grammar_progress { GRAMMAR_READY, GRAMMAR_PAUSED, GRAMMAR_BUSY };
+enum grammar_progress grammar_matcher_make(struct grammar_matcher *m, uint32_t n_left,
+                                           uint64_t until_ns);
+/* Forgets an unfinished mask. Needed before a paused matcher is closed. */
+void grammar_matcher_drop(struct grammar_matcher *m);
 /* What that mask would have been with any number of tokens left; NULL: the same. */
 const uint64_t *grammar_matcher_unhurried(const struct grammar_matcher *m);
 /* Both return false and change nothing if the input does not fit. An end token fits where the text

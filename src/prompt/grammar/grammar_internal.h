@@ -390,7 +390,7 @@ struct pending {
     uint32_t state, count, stack; /* the state's number is global */
 };
 
-/* Scratch memory for making a mask, shared by all matchers. */
+/* Scratch memory for making a mask. All matchers share two. */
 struct mask_scratch {
     uint16_t *states; /* [longest token + 2], by depth */
     uint32_t *counts;
@@ -418,10 +418,13 @@ struct grammar_vocabulary {
     uint8_t *kinds;     /* TOKEN_IS_... */
     uint64_t *end_mask; /* [n_words] */
     struct token_trie trie;
-    /* Only the matchers' thread uses the rest. */
+    /* Only the matchers' thread uses the rest. A mask that pauses keeps its scratch: masks made in
+     * the meantime use the other one. */
     struct mask_store store;
     struct whole_masks whole;
-    struct mask_scratch scratch;
+    struct mask_scratch scratch, spare;
+    struct grammar_matcher *paused; /* it owns `spare`; NULL: nobody */
+    uint32_t look_after;            /* nodes walked between two looks at the clock */
 };
 
 enum { TOKEN_IS_SPECIAL = 1, TOKEN_IS_END = 2 };
@@ -475,11 +478,23 @@ enum {
     WIND_NEVER = 1 << 30,
     ITEMS_MAX = 128,
     CLOSURE_MAX = 1024,
+    CLOSURE_INDEX = 2 * CLOSURE_MAX,
+    CLOSURE_SHORT = 16,
     FRAMES_MAX = 4 * GRAMMAR_DEPTH_MAX,
     FRAMES_SPARE = GRAMMAR_DEPTH_MAX, /* reserved for accept; masks do not use them */
     FRAME_INDEX = 2 * FRAMES_MAX,
     CACHE_MASKS = 8,
     CACHE_ITEMS = 8,
+};
+
+/* The items of a step, and all that they become by ending rules and calling others, each once. The
+ * first few are compared one by one, the others are in a hash table. */
+struct closure {
+    struct item items[CLOSURE_MAX];
+    uint32_t n, stamp;
+    struct {
+        uint32_t stamp, at; /* with another stamp: free */
+    } index[CLOSURE_INDEX];
 };
 
 struct cached_mask {
@@ -490,13 +505,46 @@ struct cached_mask {
     uint64_t *mask;
 };
 
+/* The output of a walk: sets tokens in `mask`; `reach` becomes the largest cost after one of
+ * them. */
+struct walk {
+    uint64_t *mask;
+    uint32_t reach;
+    uint32_t limit; /* tokens with a higher cost afterwards are omitted */
+    uint64_t n_walked;
+};
+
+/* A mask in the making, which may pause between two places of the trie:
+ *
+ *   NOTHING ─► ALL ─► UNIQUE ─► FEW ─► DONE ──accept──► NOTHING
+ *
+ * ALL is the mask without a limit on tokens, UNIQUE removes what repeats an item of a list, FEW is
+ * the mask that winds up. While a walk is paused, the matcher's closure and its newest frames
+ * belong to it, and so does a scratch of the vocabulary. */
+enum making_stage { MAKING_NOTHING, MAKING_ALL, MAKING_UNIQUE, MAKING_FEW, MAKING_DONE };
+
+struct making {
+    enum making_stage stage;
+    uint32_t n_left;
+    uint64_t until_ns;  /* when to pause; UINT64_MAX: never */
+    uint64_t looked_at; /* n_walked when the clock was last read */
+    struct cached_mask *all;
+    const uint64_t *mask; /* what is made so far */
+    struct walk walk;
+    uint32_t at;       /* the item of the closure that it walks from */
+    bool is_entered;   /* the current item's own tokens are there, its leaves are followed */
+    uint32_t n_frames; /* before the walk */
+    uint32_t token;    /* FEW: the next one of the shortest way to the end, or TOKEN_NONE */
+};
+
 struct grammar_matcher {
     const struct grammar *g;
     struct grammar_vocabulary *v;
     struct wind_up *wind; /* [n_states] */
     struct item *items;   /* its places */
     uint32_t n_items;
-    struct item *next, *ahead, *closure;
+    struct item *next, *ahead;
+    struct closure *closure;
     struct frame *frames;
     uint32_t n_frames;
     uint32_t *frame_index; /* 0: free, else the frame */
@@ -506,6 +554,7 @@ struct grammar_matcher {
     uint64_t *few;             /* a mask for winding up */
     const uint64_t *unhurried; /* the last mask without a limit on tokens; NULL: the same */
     uint64_t clock;
+    struct making making;
     uint32_t *automata; /* [n_rules]: their numbers in the store, UINT32_MAX: none yet */
     uint32_t generation;
     struct distinct *distinct; /* NULL: the grammar has no list of distinct items */
@@ -523,7 +572,7 @@ struct distinct {
     uint32_t *alike;      /* earlier items that start as the open one does */
     size_t cap_alike;
     struct item *next; /* used as the matcher's while probing */
-    struct item *closure;
+    struct closure *closure;
     uint64_t *opening;  /* [n_words] tokens that can start a list and contain several items, */
     uint64_t *several;  /* ... that can end an item and continue after it, */
     uint64_t *suspects; /* ... to be tried */
@@ -572,8 +621,10 @@ bool distinct_add_byte(struct grammar_matcher *m, uint8_t byte);
 /* Keeps only the items that can still be completed; returns their number. */
 uint32_t distinct_keep_live(struct grammar_matcher *m, struct item *items, uint32_t n);
 bool distinct_is_open(const struct grammar_matcher *m, const struct item *it);
-/* The mask without tokens that repeat an item. */
-const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask);
+/* Makes the mask without tokens that repeat an item: begins, then goes on until it is done. False:
+ * its time is over. */
+void distinct_begin_mask(struct grammar_matcher *m, const uint64_t *mask);
+bool distinct_make_mask(struct grammar_matcher *m);
 /* The single-byte token in `mask` that leads nearest to an end; TOKEN_NONE: none. */
 uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask);
 /* True if the item is open and some earlier one starts with its text. */
@@ -584,6 +635,9 @@ bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len, uin
 /* Puts everything that `items` become with the byte into m->next; returns their number. */
 uint32_t matcher_step(struct grammar_matcher *m, const struct item *items, uint32_t n_items,
                       uint8_t byte);
+
+/* True once the mask being made has to pause. It reads the clock. */
+bool making_is_late(const struct grammar_matcher *m);
 
 uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t count);
 uint32_t wind_slack(const struct grammar_matcher *m, uint32_t state, uint32_t count);
@@ -599,18 +653,8 @@ bool item_pop(const struct grammar_matcher *m, const struct item *it, struct ite
 bool item_call(struct grammar_matcher *m, const struct item *it, const struct grammar_call *call,
                uint32_t frame_limit, struct item *out);
 bool item_fits(const struct grammar_matcher *m, uint32_t state, uint32_t stack);
-/* Puts everything that the items can become without a byte into m->closure; returns their
- * number. */
-uint32_t matcher_close_items(struct grammar_matcher *m, uint32_t frame_limit);
-
-/* The output of a walk: sets tokens in `mask`; `reach` becomes the largest cost after one of
- * them. */
-struct walk {
-    uint64_t *mask;
-    uint32_t reach;
-    uint32_t limit; /* tokens with a higher cost afterwards are omitted */
-    uint64_t n_walked;
-};
+/* Puts everything that the items can become without a byte into m->closure. */
+void matcher_close_items(struct grammar_matcher *m, uint32_t frame_limit);
 
 /* Adds what `it` allows independent of its stack, and appends its leaves to the scratch. */
 void walk_item(struct grammar_matcher *m, const struct item *it, struct walk *w);

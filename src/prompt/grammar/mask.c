@@ -1,10 +1,11 @@
 /* The mask of a configuration: the base masks of its items and, for tokens that leave a rule, what
  * the stack allows. Also the end of an answer that runs out of budget.
  *
- * The mask is the union over all items: a token is allowed if one reading allows it. Used only on
- * the scheduler's thread. */
+ * The mask is the union over all items: a token is allowed if one reading allows it. Making one can
+ * pause and go on later, because others wait for the scheduler's thread, which makes all masks. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "prompt/grammar/grammar_internal.h"
 
@@ -61,29 +62,55 @@ static void go_on(struct grammar_matcher *m, const struct item *it, const struct
         walk_subtree(m, it, p.node, w);
 }
 
+bool making_is_late(const struct grammar_matcher *m)
+{
+    return m->making.until_ns != UINT64_MAX && clock_now_ns() >= m->making.until_ns;
+}
+
+/* The same, asked often: it reads the clock now and then. */
+static bool is_late(struct grammar_matcher *m)
+{
+    struct making *k = &m->making;
+    if (k->walk.n_walked - k->looked_at < m->v->look_after)
+        return false;
+    k->looked_at = k->walk.n_walked;
+    return making_is_late(m);
+}
+
+static void follow(struct grammar_matcher *m, const struct pending *p)
+{
+    const struct grammar *g = m->g;
+    struct walk *w = &m->making.walk;
+    uint32_t calls = g->states[p->state].calls, end = g->states[p->state + 1].calls;
+    struct item it = {.state = p->state, .count = p->count, .stack = p->stack}, made;
+    if (item_pop(m, &it, &made))
+        go_on(m, &made, p, w);
+    for (uint32_t k = calls; k < end; k++)
+        if (byte_set_has(&g->rules[g->calls[k].rule].first, p->byte) &&
+            item_call(m, &it, &g->calls[k], FRAMES_MAX - FRAMES_SPARE, &made))
+            go_on(m, &made, p, w);
+    w->n_walked += 1 + (end - calls) / 8;
+}
+
 /* Follows every leave through the end of its rule and through the calls that its byte can start.
- * Both lead to walks below the place, which may leave again. */
-static void follow_leaves(struct grammar_matcher *m, struct walk *w)
+ * Both lead to walks below the place, which may leave again. False: the time is over. */
+static bool follow_leaves(struct grammar_matcher *m)
 {
     enum { AHEAD = 8 };
-    const struct grammar *g = m->g;
     struct mask_scratch *s = &m->v->scratch;
     while (s->n_pending > 0) {
+        if (m->making.walk.n_walked > work_limit(m)) {
+            s->n_pending = 0;
+            return true;
+        }
+        if (is_late(m))
+            return false;
         struct pending p = s->pending[--s->n_pending];
-        struct item it = {.state = p.state, .count = p.count, .stack = p.stack}, made;
         if (s->n_pending >= AHEAD)
             __builtin_prefetch(&m->v->trie.nodes[s->pending[s->n_pending - AHEAD].node]);
-        if (w->n_walked > work_limit(m)) {
-            s->n_pending = 0;
-            return;
-        }
-        if (item_pop(m, &it, &made))
-            go_on(m, &made, &p, w);
-        for (uint32_t k = g->states[p.state].calls; k < g->states[p.state + 1].calls; k++)
-            if (byte_set_has(&g->rules[g->calls[k].rule].first, p.byte) &&
-                item_call(m, &it, &g->calls[k], FRAMES_MAX - FRAMES_SPARE, &made))
-                go_on(m, &made, &p, w);
+        follow(m, &p);
     }
+    return true;
 }
 
 /* ---- winding up ---- */
@@ -236,19 +263,41 @@ static void add_named(struct grammar_matcher *m, const struct item *it, struct w
     }
 }
 
-/* The tokens after which the shortest way to the end takes at most w->limit more. */
-static void make_mask(struct grammar_matcher *m, struct walk *w)
+/* Makes a mask of the tokens after which the shortest way to the end takes at most `limit` more:
+ * begins, ... */
+static void walk_begin(struct grammar_matcher *m, uint64_t *mask, uint32_t limit)
 {
-    uint32_t n_frames = m->n_frames;
-    memset(w->mask, 0, m->v->n_words * sizeof *w->mask);
+    struct making *k = &m->making;
+    k->walk = (struct walk){.mask = mask, .limit = limit};
+    k->looked_at = 0;
+    k->at = 0;
+    k->is_entered = false;
+    k->n_frames = m->n_frames;
+    memset(mask, 0, m->v->n_words * sizeof *mask);
     begin_seen(&m->v->scratch);
-    uint32_t n = matcher_close_items(m, FRAMES_MAX - FRAMES_SPARE);
-    for (uint32_t i = 0; i < n && w->n_walked <= work_limit(m); i++) {
-        walk_item(m, &m->closure[i], w);
-        follow_leaves(m, w);
-        add_named(m, &m->closure[i], w);
+    matcher_close_items(m, FRAMES_MAX - FRAMES_SPARE);
+}
+
+/* ... and goes on. False: the time is over. */
+static bool walk_on(struct grammar_matcher *m)
+{
+    struct making *k = &m->making;
+    struct walk *w = &k->walk;
+    for (; k->at < m->closure->n && w->n_walked <= work_limit(m); k->at++) {
+        const struct item *it = &m->closure->items[k->at];
+        if (!k->is_entered) {
+            k->is_entered = true;
+            walk_item(m, it, w);
+            if (making_is_late(m))
+                return false;
+        }
+        if (!follow_leaves(m))
+            return false;
+        k->is_entered = false;
+        add_named(m, it, w);
     }
-    frame_truncate(m, n_frames);
+    frame_truncate(m, k->n_frames);
+    return true;
 }
 
 static void add_ends(const struct grammar_matcher *m, uint64_t *mask)
@@ -339,81 +388,215 @@ static void whole_keep(struct grammar_vocabulary *v, const uint32_t *key, uint32
     memcpy(oldest->mask, made->mask, v->n_words * sizeof *made->mask);
 }
 
-/* The mask at the matcher's place, with no limit on tokens. */
-static void mask_fill(struct grammar_matcher *m, struct cached_mask *out)
+/* Copies the mask that another answer made at the same place. */
+static bool mask_copy(const struct grammar_matcher *m, struct cached_mask *out)
 {
     uint32_t key[WHOLE_KEY] = {0};
     uint32_t n = place_write(m, key);
     const struct whole_mask *known = n ? whole_find(m->v, key, n) : NULL;
-    if (known) {
-        memcpy(out->mask, known->mask, m->v->n_words * sizeof *out->mask);
-        out->reach = known->reach;
-        return;
-    }
-    struct walk w = {.mask = out->mask, .limit = UINT32_MAX};
-    make_mask(m, &w);
+    if (known == NULL)
+        return false;
+    memcpy(out->mask, known->mask, m->v->n_words * sizeof *out->mask);
+    out->reach = known->reach;
+    return true;
+}
+
+/* The walk is over: adds the ends, and keeps the mask for other answers if it took long. */
+static void mask_finish(struct grammar_matcher *m, struct cached_mask *out)
+{
+    uint32_t key[WHOLE_KEY] = {0};
     if (grammar_matcher_may_end(m))
         add_ends(m, out->mask);
     if (is_empty(m, out->mask))
         add_shortest(m, out->mask);
-    out->reach = w.reach;
-    if (n && w.n_walked >= WHOLE_WORTH)
+    out->reach = m->making.walk.reach;
+    uint32_t n = m->making.walk.n_walked >= WHOLE_WORTH ? place_write(m, key) : 0;
+    if (n)
         whole_keep(m->v, key, n, out);
 }
 
-static struct cached_mask *find_mask(struct grammar_matcher *m)
+/* The matcher's own mask for its place; NULL: not there. `oldest` is where it may be put. */
+static struct cached_mask *find_mask(struct grammar_matcher *m, struct cached_mask **oldest)
 {
-    struct cached_mask *oldest = &m->cache[0];
+    *oldest = &m->cache[0];
     for (int i = 0; i < CACHE_MASKS; i++) {
-        struct cached_mask *c = &m->cache[i];
-        if (is_for(c, m)) {
-            c->used = ++m->clock;
-            return c;
-        }
-        if (c->used < oldest->used)
-            oldest = c;
+        if (is_for(&m->cache[i], m))
+            return &m->cache[i];
+        if (m->cache[i].used < (*oldest)->used)
+            *oldest = &m->cache[i];
     }
-    mask_fill(m, oldest);
-    oldest->used = ++m->clock;
-    oldest->n_items = m->n_items <= CACHE_ITEMS ? m->n_items : 0;
-    for (uint32_t i = 0; i < oldest->n_items; i++)
-        oldest->items[i] = key_of(m, m->items[i]);
-    return oldest;
+    return NULL;
+}
+
+static void name_mask(struct grammar_matcher *m, struct cached_mask *made)
+{
+    made->n_items = m->n_items <= CACHE_ITEMS ? m->n_items : 0;
+    for (uint32_t i = 0; i < made->n_items; i++)
+        made->items[i] = key_of(m, m->items[i]);
+}
+
+/* ---- stages ---- */
+
+static void all_begin(struct grammar_matcher *m)
+{
+    struct making *k = &m->making;
+    struct cached_mask *oldest, *known = find_mask(m, &oldest);
+    k->all = known ? known : oldest;
+    k->stage = MAKING_UNIQUE;
+    if (!known) {
+        oldest->n_items = 0;
+        if (mask_copy(m, oldest)) {
+            name_mask(m, oldest);
+        } else {
+            walk_begin(m, oldest->mask, UINT32_MAX);
+            k->stage = MAKING_ALL;
+        }
+    }
+}
+
+static void unique_begin(struct grammar_matcher *m)
+{
+    struct making *k = &m->making;
+    k->all->used = ++m->clock;
+    k->mask = k->all->mask;
+    if (m->distinct != NULL)
+        distinct_begin_mask(m, k->mask);
+}
+
+/* Whether the answer must wind up. If so, `token` is the next one of the shortest way, or
+ * TOKEN_NONE. */
+static bool must_hurry(struct grammar_matcher *m, uint32_t *token)
+{
+    const struct making *k = &m->making;
+    const uint64_t *mask = k->mask;
+    uint32_t cost;
+    if (k->n_left >= 2 && k->n_left - 2 >= k->all->reach)
+        return false;
+    const struct item *shortest = find_shortest(m, &cost);
+    uint32_t slack = wind_slack(m, shortest->state, shortest->count) +
+                     m->frames[shortest->stack].slack;
+    if (cost > (uint64_t)k->n_left + slack)
+        return false;
+    *token = wind_token(m, *shortest);
+    if (m->distinct != NULL && *token != TOKEN_NONE && !(mask[*token / 64] >> (*token % 64) & 1))
+        *token = distinct_way(m, mask);
+    return *token == TOKEN_NONE || (mask[*token / 64] >> (*token % 64) & 1);
 }
 
 /* Tokens after which the end can still be reached in time, including the end token; always includes
  * the next token of the shortest way. */
-const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left)
+static void few_finish(struct grammar_matcher *m)
 {
-    const struct cached_mask *all = find_mask(m);
-    const uint64_t *mask = m->distinct != NULL ? distinct_mask(m, all->mask) : all->mask;
-    uint32_t cost;
-    m->unhurried = NULL;
-    if (n_left >= 2 && n_left - 2 >= all->reach)
-        return mask;
-    const struct item *shortest = find_shortest(m, &cost);
-    uint32_t slack = wind_slack(m, shortest->state, shortest->count) +
-                     m->frames[shortest->stack].slack;
-    if (cost > (uint64_t)n_left + slack)
-        return mask;
-    uint32_t token = wind_token(m, *shortest);
-    if (m->distinct != NULL && token != TOKEN_NONE && !(mask[token / 64] >> (token % 64) & 1))
-        token = distinct_way(m, mask);
-    if (token != TOKEN_NONE && !(mask[token / 64] >> (token % 64) & 1))
-        return mask;
-    struct walk w = {.mask = m->few, .limit = n_left >= 2 ? n_left - 2 : 0};
-    if (n_left >= 2)
-        make_mask(m, &w);
-    else
-        memset(m->few, 0, m->v->n_words * sizeof *m->few);
-    if (token != TOKEN_NONE)
-        m->few[token / 64] |= (uint64_t)1 << (token % 64);
+    struct making *k = &m->making;
+    if (k->token != TOKEN_NONE)
+        m->few[k->token / 64] |= (uint64_t)1 << (k->token % 64);
     if (grammar_matcher_may_end(m))
         add_ends(m, m->few);
     for (uint32_t i = 0; m->distinct != NULL && i < m->v->n_words; i++)
-        m->few[i] &= mask[i];
-    m->unhurried = mask;
-    return m->few;
+        m->few[i] &= k->mask[i];
+    m->unhurried = k->mask;
+    k->mask = m->few;
+}
+
+static void few_begin(struct grammar_matcher *m)
+{
+    struct making *k = &m->making;
+    m->unhurried = NULL;
+    k->stage = MAKING_DONE;
+    if (!must_hurry(m, &k->token))
+        return;
+    if (k->n_left >= 2) {
+        walk_begin(m, m->few, k->n_left - 2);
+        k->stage = MAKING_FEW;
+    } else {
+        memset(m->few, 0, m->v->n_words * sizeof *m->few);
+        few_finish(m);
+    }
+}
+
+/* Goes through the stages. False: the time is over. */
+static bool make_on(struct grammar_matcher *m)
+{
+    struct making *k = &m->making;
+    if (k->stage == MAKING_NOTHING) {
+        all_begin(m);
+        if (k->stage == MAKING_UNIQUE)
+            unique_begin(m);
+    }
+    if (k->stage == MAKING_ALL) {
+        if (!walk_on(m))
+            return false;
+        mask_finish(m, k->all);
+        name_mask(m, k->all);
+        k->stage = MAKING_UNIQUE;
+        unique_begin(m);
+    }
+    if (k->stage == MAKING_UNIQUE) {
+        if (m->distinct != NULL && !distinct_make_mask(m))
+            return false;
+        if (m->distinct != NULL)
+            k->mask = m->distinct->held;
+        few_begin(m);
+    }
+    if (k->stage == MAKING_FEW) {
+        if (!walk_on(m))
+            return false;
+        few_finish(m);
+        k->stage = MAKING_DONE;
+    }
+    return true;
+}
+
+static void swap_scratch(struct grammar_vocabulary *v)
+{
+    struct mask_scratch held = v->scratch;
+    v->scratch = v->spare;
+    v->spare = held;
+}
+
+void grammar_matcher_drop(struct grammar_matcher *m)
+{
+    struct making *k = &m->making;
+    if (k->stage == MAKING_NOTHING)
+        return; /* it has nothing of the vocabulary's, which belongs to another thread */
+    if (k->stage == MAKING_ALL || k->stage == MAKING_FEW)
+        frame_truncate(m, k->n_frames);
+    k->stage = MAKING_NOTHING;
+    if (m->v->paused == m)
+        m->v->paused = NULL;
+}
+
+enum grammar_progress grammar_matcher_make(struct grammar_matcher *m, uint32_t n_left,
+                                           uint64_t until_ns)
+{
+    struct grammar_vocabulary *v = m->v;
+    struct making *k = &m->making;
+    if (k->stage != MAKING_NOTHING && k->n_left != n_left)
+        grammar_matcher_drop(m);
+    if (k->stage == MAKING_DONE)
+        return GRAMMAR_READY;
+    if (v->paused == m)
+        swap_scratch(v);
+    k->n_left = n_left;
+    k->until_ns = until_ns;
+    if (make_on(m)) {
+        if (v->paused == m)
+            v->paused = NULL;
+        return GRAMMAR_READY;
+    }
+    if (v->paused != NULL && v->paused != m) {
+        grammar_matcher_drop(m);
+        return GRAMMAR_BUSY;
+    }
+    v->paused = m;
+    swap_scratch(v);
+    return GRAMMAR_PAUSED;
+}
+
+const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left)
+{
+    grammar_matcher_make(m, n_left, UINT64_MAX);
+    return m->making.mask;
 }
 
 const uint64_t *grammar_matcher_unhurried(const struct grammar_matcher *m)

@@ -142,17 +142,67 @@ bool item_call(struct grammar_matcher *m, const struct item *it, const struct gr
     return out->stack != UINT32_MAX;
 }
 
-/* Adds an item if it is new; drops it if there is no room. */
-static bool add_item(struct item *items, uint32_t *n, uint32_t max, const struct item *it)
+static bool is_same(const struct item *a, const struct item *b)
 {
-    for (uint32_t i = 0; i < *n; i++)
-        if (items[i].state == it->state && items[i].stack == it->stack &&
-            items[i].count == it->count && items[i].memory == it->memory)
-            return true;
-    if (*n == max)
-        return false;
-    items[(*n)++] = *it;
-    return true;
+    return a->state == b->state && a->stack == b->stack && a->count == b->count &&
+           a->memory == b->memory;
+}
+
+/* Where the item is in the index of the closure, or a free place for it. */
+static size_t closure_slot(const struct closure *c, const struct item *it)
+{
+    size_t at = hash_pair((uint64_t)it->state << 32 | it->stack,
+                          (uint64_t)it->count << 32 | it->memory) %
+                CLOSURE_INDEX;
+    while (c->index[at].stamp == c->stamp && !is_same(&c->items[c->index[at].at], it))
+        at = (at + 1) % CLOSURE_INDEX;
+    return at;
+}
+
+/* Adds an item if it is new; drops it if there is no room. */
+static void closure_add(struct closure *c, const struct item *it)
+{
+    for (uint32_t i = 0; i < c->n && i < CLOSURE_SHORT; i++)
+        if (is_same(&c->items[i], it))
+            return;
+    if (c->n == CLOSURE_MAX)
+        return;
+    if (c->n >= CLOSURE_SHORT) {
+        size_t at = closure_slot(c, it);
+        if (c->index[at].stamp == c->stamp)
+            return;
+        c->index[at].stamp = c->stamp;
+        c->index[at].at = c->n;
+    }
+    c->items[c->n++] = *it;
+}
+
+/* At most CLOSURE_MAX items. */
+static void closure_begin(struct closure *c, const struct item *items, uint32_t n)
+{
+    if (++c->stamp == 0) {
+        memset(c->index, 0, sizeof c->index);
+        c->stamp = 1;
+    }
+    c->n = 0;
+    for (uint32_t i = 0; i < n; i++)
+        closure_add(c, &items[i]);
+}
+
+/* The items that stay after a step: if there are too many, those nearest to an end. */
+struct kept {
+    struct item *items; /* [ITEMS_MAX] */
+    uint32_t n;
+    uint32_t costs[ITEMS_MAX], worst; /* known once it was full */
+    bool was_full;
+};
+
+/* The costs stay unset: they are rarely needed. */
+static void kept_begin(struct kept *k, struct item *items, uint32_t n)
+{
+    k->items = items;
+    k->n = n;
+    k->was_full = false;
 }
 
 static uint32_t item_cost(const struct grammar_matcher *m, const struct item *it)
@@ -160,88 +210,106 @@ static uint32_t item_cost(const struct grammar_matcher *m, const struct item *it
     return wind_cost(m, it->state, it->count) + m->frames[it->stack].cost;
 }
 
-/* The same for the items that are kept: those nearest to an end stay. */
-static void keep_item(const struct grammar_matcher *m, struct item *items, uint32_t *n,
-                      const struct item *it)
+static void find_worst(struct kept *k)
 {
-    uint32_t worst = 0;
-    if (add_item(items, n, ITEMS_MAX, it))
+    k->worst = 0;
+    for (uint32_t i = 1; i < k->n; i++)
+        if (k->costs[i] > k->costs[k->worst])
+            k->worst = i;
+}
+
+static void keep_item(const struct grammar_matcher *m, struct kept *k, const struct item *it)
+{
+    for (uint32_t i = 0; i < k->n; i++)
+        if (is_same(&k->items[i], it))
+            return;
+    if (k->n < ITEMS_MAX) {
+        k->items[k->n++] = *it;
         return;
-    for (uint32_t i = 1; i < *n; i++)
-        if (item_cost(m, &items[i]) > item_cost(m, &items[worst]))
-            worst = i;
-    if (item_cost(m, it) < item_cost(m, &items[worst]))
-        items[worst] = *it;
+    }
+    for (uint32_t i = 0; i < k->n && !k->was_full; i++)
+        k->costs[i] = item_cost(m, &k->items[i]);
+    if (!k->was_full)
+        find_worst(k);
+    k->was_full = true;
+    uint32_t cost = item_cost(m, it);
+    if (cost >= k->costs[k->worst])
+        return;
+    k->items[k->worst] = *it;
+    k->costs[k->worst] = cost;
+    find_worst(k);
 }
 
 /* Adds what item `i` of the closure becomes by ending its rule or calling another; with a byte,
  * only what that byte can start. */
-static void close_item(struct grammar_matcher *m, uint32_t i, uint32_t *n, int byte,
-                       uint32_t frame_limit)
+static void close_item(struct grammar_matcher *m, uint32_t i, int byte, uint32_t frame_limit)
 {
     const struct grammar *g = m->g;
-    struct item it = m->closure[i], made;
+    struct closure *c = m->closure;
+    struct item it = c->items[i], made;
     bool remembers = m->distinct != NULL && byte >= 0;
     if (item_pop(m, &it, &made) && (!remembers || distinct_pop(m, &it, &made)))
-        add_item(m->closure, n, CLOSURE_MAX, &made);
-    for (uint32_t k = g->states[it.state].calls; k < g->states[it.state + 1].calls; k++)
+        closure_add(c, &made);
+    for (uint32_t k = g->states[it.state].calls;
+         k < g->states[it.state + 1].calls && c->n < CLOSURE_MAX; k++)
         if ((byte < 0 || byte_set_has(&g->rules[g->calls[k].rule].first, (uint32_t)byte)) &&
             item_call(m, &it, &g->calls[k], frame_limit, &made) &&
             (!remembers || distinct_call(m, &it, g->calls[k].rule, &made)))
-            add_item(m->closure, n, CLOSURE_MAX, &made);
+            closure_add(c, &made);
 }
 
-uint32_t matcher_close_items(struct grammar_matcher *m, uint32_t frame_limit)
+void matcher_close_items(struct grammar_matcher *m, uint32_t frame_limit)
 {
-    uint32_t n = m->n_items;
-    memcpy(m->closure, m->items, n * sizeof *m->items);
-    for (uint32_t i = 0; i < n; i++)
-        close_item(m, i, &n, -1, frame_limit);
-    return n;
+    closure_begin(m->closure, m->items, m->n_items);
+    for (uint32_t i = 0; i < m->closure->n; i++)
+        close_item(m, i, -1, frame_limit);
 }
 
 uint32_t matcher_step(struct grammar_matcher *m, const struct item *items, uint32_t n_items,
                       uint8_t byte)
 {
     const struct grammar *g = m->g;
-    uint32_t n = n_items, n_next = 0;
-    memcpy(m->closure, items, n * sizeof *items);
-    for (uint32_t i = 0; i < n; i++) {
-        struct item it = m->closure[i];
+    struct kept next_items;
+    struct closure *c = m->closure;
+    kept_begin(&next_items, m->next, 0);
+    closure_begin(c, items, n_items);
+    for (uint32_t i = 0; i < c->n; i++) {
+        struct item it = c->items[i];
         const struct grammar_rule *r = &g->rules[g->states[it.state].rule];
         uint32_t local = it.state - r->first_state;
         uint16_t entry = r->next[(size_t)local * r->n_classes + r->class_of[byte]];
         uint32_t next = entry & STATE_MASK;
         if (entry & STATE_LEAVES)
-            close_item(m, i, &n, byte, FRAMES_MAX);
+            close_item(m, i, byte, FRAMES_MAX);
         if (next == 0 || !state_is_open(r, local, it.count) ||
             !item_fits(m, r->first_state + next, it.stack))
             continue;
-        keep_item(m, m->next, &n_next,
+        keep_item(m, &next_items,
                   &(struct item){r->first_state + next, count_after(r, next, it.count), it.stack,
                                  it.memory});
     }
     if (m->distinct != NULL)
-        m->distinct->n_work += n;
-    return n_next;
+        m->distinct->n_work += c->n;
+    return next_items.n;
 }
 
 /* The same with a token that the grammar names. */
 static uint32_t step_named(struct grammar_matcher *m, int32_t token)
 {
     const struct grammar *g = m->g;
-    uint32_t n_next = 0;
+    struct kept next_items;
+    kept_begin(&next_items, m->next, 0);
     if (token > g->max_token)
         return 0;
-    uint32_t n = matcher_close_items(m, FRAMES_MAX);
-    for (uint32_t i = 0; i < n; i++) {
-        struct item it = m->closure[i];
+    matcher_close_items(m, FRAMES_MAX);
+    for (uint32_t i = 0; i < m->closure->n; i++) {
+        struct item it = m->closure->items[i];
         for (uint32_t k = g->states[it.state].named; k < g->states[it.state + 1].named; k++)
             if (g->named[k].token == token && item_fits(m, g->named[k].target, it.stack))
-                keep_item(m, m->next, &n_next,
+                keep_item(m, &next_items,
                           &(struct item){g->named[k].target, 0, it.stack, it.memory});
     }
-    return n_next;
+    return next_items.n;
 }
 
 /* Steps the matcher's items through all bytes, into m->ahead; returns their number. */
@@ -287,6 +355,7 @@ static void matcher_undo(struct grammar_matcher *m, const struct mark *to)
 
 static void matcher_take(struct grammar_matcher *m, uint32_t n)
 {
+    m->making.stage = MAKING_NOTHING;
     memcpy(m->items, m->ahead, n * sizeof *m->items);
     m->n_items = n;
     distinct_forget(m);
@@ -307,8 +376,11 @@ bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len, uin
     return n > 0;
 }
 
+/* Before a step: an unfinished mask would be in its way. */
 static void make_room(struct grammar_matcher *m)
 {
+    if (m->making.stage != MAKING_DONE)
+        grammar_matcher_drop(m);
     if (m->n_frames > FRAMES_MAX / 2)
         compact_frames(m);
 }
@@ -338,11 +410,13 @@ bool grammar_matcher_accept(struct grammar_matcher *m, int32_t token)
     uint32_t n = 0, len = v->offsets[token + 1] - v->offsets[token];
     if (v->kinds[token] == 0 && len > 0)
         n = step_bytes(m, v->bytes + v->offsets[token], len);
+    struct kept all;
+    kept_begin(&all, m->ahead, n);
     uint32_t n_named = step_named(m, token);
     for (uint32_t i = 0; i < n_named; i++)
-        keep_item(m, m->ahead, &n, &m->next[i]);
-    if (n > 0) {
-        matcher_take(m, n);
+        keep_item(m, &all, &m->next[i]);
+    if (all.n > 0) {
+        matcher_take(m, all.n);
         return true;
     }
     matcher_undo(m, &at);
@@ -388,7 +462,7 @@ int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
     m->items = malloc(ITEMS_MAX * sizeof *m->items);
     m->next = malloc(ITEMS_MAX * sizeof *m->next);
     m->ahead = malloc(ITEMS_MAX * sizeof *m->ahead);
-    m->closure = malloc(CLOSURE_MAX * sizeof *m->closure);
+    m->closure = calloc(1, sizeof *m->closure);
     m->frames = malloc(FRAMES_MAX * sizeof *m->frames);
     m->frame_index = calloc(FRAME_INDEX, sizeof *m->frame_index);
     m->frame_moved = malloc(FRAMES_MAX * sizeof *m->frame_moved);
@@ -439,4 +513,5 @@ void grammar_matcher_reset(struct grammar_matcher *m)
     m->items[0] = (struct item){m->g->rules[0].first_state + STATE_START, 0, 0, 0};
     m->n_items = 1;
     distinct_forget(m);
+    grammar_matcher_drop(m);
 }

@@ -1,14 +1,20 @@
 /* The vocabulary: all tokens' bytes in a trie, and the memory for making masks.
  *
  * Everything is allocated here, when it is opened. The trie never changes afterwards, so matchers
- * may be opened on other threads; the store and the scratch belong to the one thread that makes
+ * may be opened on other threads; the store and the scratches belong to the one thread that makes
  * masks. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "prompt/grammar/grammar_internal.h"
 
-enum { TOKEN_LEN_MAX = 60000, STORE_BYTES = 8 << 20, STORE_FREE_MASKS = 256, STORE_COUNTED = 16 };
+enum {
+    TOKEN_LEN_MAX = 60000,
+    STORE_BYTES = 8 << 20,
+    STORE_FREE_MASKS = 256,
+    STORE_COUNTED = 16,
+    LOOK_AFTER = 1024, /* a few microseconds */
+};
 
 struct sorted_token {
     const char *bytes;
@@ -159,9 +165,9 @@ static int open_whole(struct grammar_vocabulary *v, struct error *err)
     return 0;
 }
 
-static int open_scratch(struct grammar_vocabulary *v, struct error *err)
+static int open_scratch(const struct grammar_vocabulary *v, struct mask_scratch *s,
+                        struct error *err)
 {
-    struct mask_scratch *s = &v->scratch;
     size_t n_nodes = v->trie.n_nodes, n_tokens = (size_t)v->n_words * 64;
     s->max_pending = (uint32_t)(n_nodes > PENDING_MIN ? n_nodes : PENDING_MIN);
     s->states = calloc(v->max_len + 2, sizeof *s->states);
@@ -191,10 +197,11 @@ int grammar_vocabulary_open_sized(struct grammar_vocabulary **out,
     if (v == NULL)
         return fail_memory(err);
     v->n_tokens = n_tokens;
+    v->look_after = LOOK_AFTER;
     v->n_words = n_tokens > 0 ? (n_tokens + 63) / 64 : 1;
     if (copy_tokens(v, tokens, err) != 0 || open_trie(v, err) != 0 ||
         open_store(v, store_bytes, err) != 0 || open_whole(v, err) != 0 ||
-        open_scratch(v, err) != 0) {
+        open_scratch(v, &v->scratch, err) != 0 || open_scratch(v, &v->spare, err) != 0) {
         grammar_vocabulary_close(v);
         return -1;
     }
@@ -211,20 +218,31 @@ int grammar_vocabulary_open(struct grammar_vocabulary **out,
     return grammar_vocabulary_open_sized(out, tokens, n_tokens, bytes, err);
 }
 
+static void free_all(void *const *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(all[i]);
+}
+
+static void close_scratch(const struct mask_scratch *c)
+{
+    void *const all[] = {c->states, c->counts, c->leaves,  c->need, c->mask,      c->many,
+                         c->ends,   c->is_end, c->pending, c->seen, c->seen_stamp};
+    free_all(all, sizeof all / sizeof *all);
+}
+
 void grammar_vocabulary_close(struct grammar_vocabulary *v)
 {
     if (v == NULL)
         return;
     const struct token_trie *t = &v->trie;
     const struct mask_store *s = &v->store;
-    const struct mask_scratch *c = &v->scratch;
-    void *const all[] = {v->bytes, v->offsets,    v->kinds,       v->end_mask,   t->nodes,
-                         t->same,  t->pairs,      s->pool,        s->automata,   s->masks,
-                         s->index, c->states,     c->counts,      c->leaves,     c->need,
-                         c->mask,  c->many,       c->ends,        c->is_end,     c->pending,
-                         c->seen,  c->seen_stamp, v->whole.items, v->whole.masks};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
+    void *const all[] = {v->bytes, v->offsets,     v->kinds,      v->end_mask, t->nodes,
+                         t->same,  t->pairs,       s->pool,       s->automata, s->masks,
+                         s->index, v->whole.items, v->whole.masks};
+    free_all(all, sizeof all / sizeof *all);
+    close_scratch(&v->scratch);
+    close_scratch(&v->spare);
     free(v);
 }
 
@@ -237,9 +255,10 @@ size_t grammar_vocabulary_reserved(const struct grammar_vocabulary *v)
 {
     const struct mask_scratch *s = &v->scratch;
     size_t n_tokens = (size_t)v->n_words * 64;
+    size_t scratch = v->trie.n_nodes * sizeof *s->leaves + n_tokens + n_tokens * sizeof *s->many +
+                     s->max_pending * sizeof *s->pending;
     return v->store.pool_bytes + (size_t)WHOLE_MASKS * v->n_words * sizeof *v->whole.masks +
-           v->trie.n_nodes * sizeof *s->leaves + n_tokens + n_tokens * sizeof *s->many +
-           s->max_pending * sizeof *s->pending;
+           2 * scratch;
 }
 
 uint32_t grammar_vocabulary_words(const struct grammar_vocabulary *v)
