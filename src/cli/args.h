@@ -132,7 +132,7 @@ struct option {
 /* Several tables of options, each ended by an entry without names. If two tables have an option of
  * the same name, the first one wins. */
 struct option_set {
-    const struct option *tables[8];
+    const struct option *tables[12];
     struct string_list operands; /* what is not an option */
     size_t max_operands;
     const char *operand_hint; /* what to do instead of giving one more; NULL: no idea */
