@@ -296,6 +296,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
     log_set_default(LOG_INFO);
     server.start_ns = clock_now_ns();
     server.start_bytes = machine_resident_bytes();
+    machine_heap_is_lean();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
     int failed = options_finish(&err) || runtime_check_paths(&err) ||

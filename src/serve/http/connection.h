@@ -64,7 +64,7 @@ struct http_server {
     struct event_base *base;
     struct http_listeners *listeners;
     struct event *accepting[HTTP_MAX_LISTENERS]; /* for each listener */
-    struct event *reap, *accept_again, *unsent_check;
+    struct event *reap, *accept_again, *unsent_check, *trim;
     struct http_options options;
     struct http_handler handler;
     struct http_exchange *connections, *dead;
@@ -94,6 +94,13 @@ void unsent_check(struct http_server *s);
 /* Moves the connection to the list of those that wait as it does, after its state has changed. */
 void connection_place(struct http_exchange *c);
 void connection_arm(struct http_exchange *c, unsigned timeout_ms); /* 0: no deadline */
+
+/* ---- http_server.c ------------------------------------------------------------------------ */
+
+enum { TRIM_BYTES = 1 << 20 };
+/* A request with a body of TRIM_BYTES or more is over: soon gives free memory back to the system.
+ */
+void memory_return(struct http_server *s);
 
 /* ---- reply.c ------------------------------------------------------------------------------ */
 

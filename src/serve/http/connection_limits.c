@@ -106,16 +106,24 @@ void limits_place(struct connection_limits *l, struct http_exchange *c, enum wai
     to->newest = c;
 }
 
-/* The connection that should make room for the peer; of its own address only if `same_address`. */
+static bool is_same_address(const struct peer *a, const struct peer *b)
+{
+    return a->key == b->key;
+}
+
+static bool is_as_near(const struct peer *a, const struct peer *b)
+{
+    return a->is_near == b->is_near;
+}
+
+/* The connection that should make room for the peer, of those that are like it. NULL: any. */
 static struct http_exchange *victim_for(const struct connection_limits *l, const struct peer *peer,
-                                        bool same_address)
+                                        bool (*is_alike)(const struct peer *, const struct peer *))
 {
     for (enum waiting list = WAITS_TO_CLOSE; list <= WAITS_BODY; list++)
-        for (struct http_exchange *c = l->lists[list].oldest; c; c = c->newer) {
-            bool is_safe = c->peer.is_near && !peer->is_near && list >= WAITS_HEAD;
-            if (!is_safe && (!same_address || c->peer.key == peer->key))
+        for (struct http_exchange *c = l->lists[list].oldest; c; c = c->newer)
+            if (!is_alike || is_alike(&c->peer, peer))
                 return c;
-        }
     return NULL;
 }
 
@@ -125,11 +133,13 @@ enum admission limits_admit(const struct connection_limits *l, const struct peer
     *victim = NULL;
     if (!peer->is_near && l->max_per_address &&
         l->addresses[slot_of(l, peer->key)].n >= l->max_per_address) {
-        *victim = victim_for(l, peer, true);
+        *victim = victim_for(l, peer, is_same_address);
         return ADDRESS_FULL;
     }
     if (l->n < l->max - (peer->is_near ? 0 : l->reserved))
         return ADMITTED;
-    *victim = victim_for(l, peer, false);
+    *victim = victim_for(l, peer, is_as_near);
+    if (!*victim)
+        *victim = victim_for(l, peer, NULL);
     return FULL;
 }

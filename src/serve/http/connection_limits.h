@@ -17,8 +17,8 @@
  * connection whose request runs, or whose answer is being sent, is never closed for another.
  *
  * Near peers are 127.0.0.1, ::1 and Unix sockets: health checks, the operator, and reverse proxies,
- * which bring many clients. They have no limit per address, and a far peer never takes the place of
- * a near one that has begun a request. */
+ * which bring many clients. They have no limit per address. Near peers make room for near ones, and
+ * far peers for far ones, as long as there are any. */
 struct http_exchange;
 struct sockaddr;
 

@@ -12,10 +12,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "serve/http/connection.h"
 #include "serve/http/tls.h"
 
-enum { ACCEPT_PAUSE_MS = 100, ACCEPTS_A_TURN = 64, SPARE_FILES = 64 };
+enum { ACCEPT_PAUSE_MS = 100, ACCEPTS_A_TURN = 64, SPARE_FILES = 64, TRIM_MS = 300 };
 
 /* ---- accepting ---------------------------------------------------------------------------- */
 
@@ -198,6 +199,20 @@ static void reap_cb(evutil_socket_t fd, short what, void *arg)
         s->handler.drained(s->handler.context);
 }
 
+/* Waits a little, because what was made of the body is freed after it, and a client that sends one
+ * large request may send another. */
+void memory_return(struct http_server *s)
+{
+    struct timeval later = timeval_from_ms(TRIM_MS);
+    evtimer_add(s->trim, &later);
+}
+
+static void trim_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what, (void)arg;
+    machine_heap_trim();
+}
+
 static void unsent_check_cb(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
@@ -211,7 +226,8 @@ static int events_open(struct http_server *s)
     s->reap = event_new(s->base, -1, 0, reap_cb, s);
     s->unsent_check = event_new(s->base, -1, 0, unsent_check_cb, s);
     s->accept_again = evtimer_new(s->base, accept_again_cb, s);
-    if (!s->reap || !s->unsent_check || !s->accept_again)
+    s->trim = evtimer_new(s->base, trim_cb, NULL);
+    if (!s->reap || !s->unsent_check || !s->accept_again || !s->trim)
         return -1;
     for (size_t i = 0; i < s->listeners->n; i++) {
         s->accepting[i] = event_new(s->base, s->listeners->items[i].fd, EV_READ | EV_PERSIST,
@@ -263,6 +279,7 @@ void http_server_close(struct http_server *s)
     event_release(s->reap);
     event_release(s->unsent_check);
     event_release(s->accept_again);
+    event_release(s->trim);
     limits_close(&s->limits);
     strbuf_free(&s->url);
     free(s);

@@ -74,6 +74,8 @@ void http_body_freed(struct http_server *s, size_t n_bytes)
 {
     assert(n_bytes <= s->body_bytes);
     s->body_bytes -= n_bytes;
+    if (n_bytes >= TRIM_BYTES)
+        memory_return(s);
 }
 
 const char *http_peer_address(const struct http_exchange *x)
