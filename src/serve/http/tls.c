@@ -19,10 +19,10 @@ struct tls_context {
     char *chain_file, *key_file;
 };
 
-/* The newest complaint of OpenSSL, in its words. */
+/* The first complaint of OpenSSL, in its words: later ones only say where it happened. */
 static const char *reason(void)
 {
-    const char *text = ERR_reason_error_string(ERR_peek_last_error());
+    const char *text = ERR_reason_error_string(ERR_peek_error());
     return text ? text : "not a PEM file";
 }
 
