@@ -47,7 +47,7 @@ GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
-LDLIBS   += $(patsubst %,$(if $(STATIC),-l:lib%.a,-l%),event_pthreads event_core crypto pcre2-8 utf8proc) -lm -ldl
+LDLIBS   += $(patsubst %,$(if $(STATIC),-l:lib%.a,-l%),event_pthreads event_core ssl crypto pcre2-8 utf8proc) -lm -ldl
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 # The last one holds the kernels and is in the plug-in alone.

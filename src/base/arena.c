@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 16 * 1024, MAX_SPARE = 64 };
+/* A large arena grows by large blocks, which go back to the system when they are freed. */
+enum { BLOCK_BYTES = 16 * 1024, MAX_SPARE = 64, LARGE_BLOCK_BYTES = BLOCK_BYTES * MAX_SPARE };
 
 struct arena_block {
     struct arena_block *next;
@@ -17,7 +18,8 @@ struct arena_block {
 
 static struct arena_block *block_add(struct arena *a, size_t size)
 {
-    size_t bytes = size > BLOCK_BYTES ? size : BLOCK_BYTES;
+    size_t usual = a->used_bytes < LARGE_BLOCK_BYTES ? BLOCK_BYTES : LARGE_BLOCK_BYTES;
+    size_t bytes = size > usual ? size : usual;
     struct arena_block *b = bytes == BLOCK_BYTES ? a->spare : NULL;
     if (b)
         a->spare = b->next;

@@ -15,7 +15,7 @@
 #define CGROUP_OF_US "/proc/self/cgroup"
 #define MEMINFO      "/proc/meminfo"
 
-enum { MAX_PATH = 1024 };
+enum { MAX_PATH = 1024, LARGE_BLOCK_BYTES = 256 * 1024 };
 
 /* Reads a file's first line, without the line end. */
 static bool line_read(const char *folder, const char *name, char *line, int size)
@@ -179,5 +179,20 @@ uint64_t machine_heap_bytes(void)
     return heap.uordblks + heap.hblkhd;
 #else
     return 0;
+#endif
+}
+
+/* By default, glibc keeps ever larger blocks once one of them has been freed. */
+void machine_heap_is_lean(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES);
+#endif
+}
+
+void machine_heap_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
 #endif
 }

@@ -16,6 +16,12 @@ uint64_t machine_free_memory_bytes(void);
  */
 uint64_t machine_resident_bytes(void);
 uint64_t machine_heap_bytes(void);
+/* Gives large blocks back to the system as soon as they are freed. Call it before other threads
+ * run. */
+void machine_heap_is_lean(void);
+/* Gives all free memory of the heap back to the system. Takes a millisecond for each few MiB, and
+ * stops threads that allocate. */
+void machine_heap_trim(void);
 
 /* The same limits read from a tree of cgroup files: `root` is where it is mounted, and `groups` a
  * file like /proc/self/cgroup that says which groups the process is in. No limit: `n_cpus` or

@@ -129,7 +129,7 @@ struct option {
         names_, OPTION_CHOICE, target_, value_, help_, 0, 0, choices_                              \
     }
 
-enum { OPTION_TABLES = 10, OPTIONS_MAX = 256 };
+enum { OPTION_TABLES = 12, OPTIONS_MAX = 256 };
 
 /* Where an option was set. Options that share a target count as one. */
 struct option_origin {

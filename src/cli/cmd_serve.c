@@ -12,15 +12,14 @@
 #include "cli/command.h"
 #include "cli/generate.h"
 #include "cli/runtime.h"
+#include "cli/serve_network.h"
 #include "serve/api/loading.h"
-#include "serve/http/listener.h"
 #include "serve/server.h"
 
 static struct server_options server = SERVER_OPTIONS_DEFAULT;
-enum { DEFAULT_PORT = 8080, NO_PORT = 65536 };
 
-static uint32_t port = NO_PORT, timeout_s, grace_s = 10, max_body_mib = 32;
-static const char *host, *address, *alias;
+static uint32_t timeout_s, grace_s = 10;
+static const char *alias;
 static const char *admin_key, *tool_format;
 static struct string_list allowed_hosts, api_keys, api_key_files, shared_prompts;
 static struct cache_size tenant_cache;
@@ -32,9 +31,6 @@ static const char *const log_level_names[] = {"error", "warn", "info", "debug", 
 static const char *const fallback_names[] = {"none", "mock", NULL}; /* in enum order */
 
 static const struct option serve_options[] = {
-    STRING("host", &host, "HOST", "address to listen on (default 127.0.0.1)"),
-    UINT("port", &port, "PORT", 0, 65535, "port to listen on (default 8080; 0: any free one)"),
-    STRING("addr", &address, "HOST:PORT", "host and port in one: :8080 or 0.0.0.0:8080"),
     CHOICE("fallback", &runtime_options.fallback, "ENGINE", fallback_names,
            "if the model fails to load: none (default) exits; mock serves nonsense answers"),
     STRING("alias a", &alias, "NAME",
@@ -50,9 +46,6 @@ static const struct option serve_options[] = {
          "compute every prompt from the start: reuse nothing from earlier requests"),
     FLAG("no-token-replay", &server.no_token_replay,
          "tokenize earlier answers again instead of reusing the tokens they were generated with"),
-    UINT("max-connections", &server.max_connections, "N", 1, 1e5,
-         "most open connections; further ones get status 503 (default 1024)"),
-    UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request body, in MiB (default 32)"),
     UINT("timeout", &timeout_s, "S", 0, 1e6,
          "stop an answer after this many seconds, checked once a second (default 0: never)"),
     UINT("shutdown-grace", &grace_s, "S", 0, 1e6,
@@ -79,28 +72,6 @@ static const struct option serve_options[] = {
            "how much to log: error, warn, info (default) or debug"),
     {0},
 };
-
-/* Splits "host:port", ":port" or "[::1]:port" into the two options. */
-static int address_parse(struct error *err)
-{
-    static char address_host[256];
-    char *end;
-    const char *colon = strrchr(address, ':');
-    long number = colon ? strtol(colon + 1, &end, 10) : -1;
-    if (number < 0 || number > 65535 || !colon[1] || *end ||
-        (size_t)(colon - address) >= sizeof address_host)
-        return error_set(err, ERROR_INPUT, "--addr needs HOST:PORT or :PORT, not '%s'", address);
-    if (port != NO_PORT || (host && colon > address))
-        return error_set(err, ERROR_INPUT,
-                         "--addr %s and --%s set the same thing: give only one of them", address,
-                         port != NO_PORT ? "port" : "host");
-    port = (uint32_t)number;
-    if (colon > address) {
-        snprintf(address_host, sizeof address_host, "%.*s", (int)(colon - address), address);
-        host = address_host;
-    }
-    return 0;
-}
 
 /* Splits "NAME, NAME, ..." into the first name, which the API shows, and the others. */
 static int alias_parse(struct error *err)
@@ -217,18 +188,14 @@ static int options_finish(struct error *err)
 {
     if (log_level != LEVEL_NOT_GIVEN)
         log_set_level((enum log_level)log_level);
-    if (address && address_parse(err))
-        return -1;
-    if (host)
-        server.host = host;
-    server.port = (uint16_t)(port == NO_PORT ? DEFAULT_PORT : port);
     server.request_timeout_ms = timeout_s * 1000;
     server.shutdown_grace_ms = grace_s * 1000;
-    server.max_body_bytes = (size_t)max_body_mib << 20;
     server.allowed_hosts = allowed_hosts.items;
     server.n_allowed_hosts = allowed_hosts.n;
-    return alias_parse(err) || tool_format_check(err) || keys_read(err) || tenants_read(err) ? -1
-                                                                                             : 0;
+    return serve_network_finish(&server, err) || alias_parse(err) || tool_format_check(err) ||
+                   keys_read(err) || tenants_read(err)
+               ? -1
+               : 0;
 }
 
 /* Sampling for requests that set none. */
@@ -244,16 +211,18 @@ static void sampling_choose(const struct prompt_maker *prompt)
     strbuf_free(&text);
 }
 
-/* Binds the port before the model is loaded, so that a busy port fails at once. */
-static int port_take(struct loading **loading, struct error *err)
+/* Answers clients from now on, while the model is loaded. */
+static int network_begin(struct loading **loading, struct error *err)
 {
-    char url[HTTP_URL_SIZE];
-    server.listen_fd = http_listen(server.host, server.port, err);
-    if (server.listen_fd < 0 || loading_begin(loading, server.listen_fd, err))
+    struct strbuf urls = STRBUF_INIT;
+    if (serve_network_open(&server, err) ||
+        loading_begin(loading, server.listeners, server.tls, err))
         return -1;
-    http_listener_url(server.listen_fd, url);
+    http_listeners_write(server.listeners, server.tls != NULL, &urls);
     if (runtime_options.engine != ENGINE_MOCK)
-        log_info("loading %s; %s answers 503 until it is ready", runtime_options.model_path, url);
+        log_info("loading %s; %s answers 503 until it is ready", runtime_options.model_path,
+                 strbuf_str(&urls));
+    strbuf_free(&urls);
     return 0;
 }
 
@@ -322,17 +291,17 @@ static int serve_run(const struct command *command, int argc, char **argv)
     log_set_default(LOG_INFO);
     server.start_ns = clock_now_ns();
     server.start_bytes = machine_resident_bytes();
+    machine_heap_is_lean();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = options_finish(&err) || runtime_check_paths(&err) || port_take(&loading, &err) ||
-                 runtime_open(&runtime, RUNTIME_ANSWERS, &err);
+    int failed = options_finish(&err) || runtime_check_paths(&err) ||
+                 network_begin(&loading, &err) || runtime_open(&runtime, RUNTIME_ANSWERS, &err);
     loading_end(loading);
-    if (failed && server.listen_fd > 0)
-        close(server.listen_fd);
     if (!failed) {
         failed = serve_model(&runtime, &err);
         runtime_close(&runtime);
     }
+    serve_network_close(&server);
     api_keys_free(&server.keys);
     return failed ? command_fail_option(command, &err) : EXIT_OK;
 }
@@ -343,8 +312,8 @@ const struct command command_serve = {
     .usage = "[-m PATH] [OPTIONS]",
     .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
     .operand_hint = "the model is given with -m PATH",
-    .tables = {runtime_default_model_options, command_config_options, serve_options,
-               generate_options, runtime_template_options, runtime_batch_options,
+    .tables = {runtime_default_model_options, command_config_options, serve_network_options,
+               serve_options, generate_options, runtime_template_options, runtime_batch_options,
                runtime_engine_options, runtime_mock_options},
     .run = serve_run,
     .has_default_model = true,

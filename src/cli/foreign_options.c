@@ -14,7 +14,6 @@
 #define NO_ADAPTERS    "radish has no LoRA adapters yet; merge the adapter into the model first"
 #define NO_EMBEDDINGS  "radish has no embeddings or reranking yet"
 #define NO_SPECULATION "radish has no speculative decoding yet; leave this option out"
-#define NO_TLS         "radish has no TLS yet; put a reverse proxy such as nginx in front of it"
 #define NO_CLUSTER     "radish runs in one process on one machine; leave this option out"
 #define ALWAYS         "radish always does this; leave this option out"
 #define OWN_BATCH      "radish sizes its batches itself; leave this option out"
@@ -39,7 +38,7 @@ static const struct {
     {"md model-draft draft draft-max draft-min draft-n draft-p-min cd ctx-size-draft ngld "
      "gpu-layers-draft speculative-config",
      NO_SPECULATION},
-    {"ssl-key-file ssl-cert-file ssl-keyfile ssl-certfile", NO_TLS},
+    {"ssl-keyfile ssl-certfile", "use --tls-cert FILE and --tls-key FILE"},
     {"tensor-parallel-size tp pipeline-parallel-size pp data-parallel-size dp "
      "distributed-executor-backend rpc",
      NO_CLUSTER},

@@ -96,13 +96,11 @@ static void get_models(struct api *api, struct http_exchange *x, const struct re
 }
 
 /* The path of a request. A slash at its end is ignored. */
-static bool request_path(const struct http_parser *p, struct strbuf *path)
+static void request_path(const struct http_parser *p, struct strbuf *path)
 {
-    if (!http_parser_path(p, path))
-        return false;
+    http_parser_path(p, path);
     if (path->len > 1 && path->data[path->len - 1] == '/')
         path->data[--path->len] = '\0';
-    return true;
 }
 
 static void get_model(struct api *api, struct http_exchange *x, const struct requester *who)
@@ -520,11 +518,8 @@ static void route_head(struct api *api, struct http_exchange *x)
     struct strbuf path = STRBUF_INIT;
     struct api_error e;
     struct found *found = http_memory(x);
-    const struct route *route = NULL;
-    if (request_path(p, &path))
-        route = route_find(strbuf_str(&path), p->method);
-    else if (!path.failed)
-        strbuf_clear(&path); /* the decoded part may be another path */
+    request_path(p, &path);
+    const struct route *route = route_find(strbuf_str(&path), p->method);
     found->route = route;
     bool posts = route && route->method == HTTP_POST;
     if (check_requester(api, x, route, &found->who, &e) || (!route && refuse_route(x, &path, &e)) ||
@@ -550,8 +545,8 @@ static void on_head(void *context, struct http_exchange *x)
         reply_options(x, NULL);
     } else {
         struct strbuf path = STRBUF_INIT;
-        bool is_path = request_path(p, &path);
-        reply_options(x, is_path ? strbuf_str(&path) : "");
+        request_path(p, &path);
+        reply_options(x, strbuf_str(&path));
         strbuf_free(&path);
     }
 }

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/service_manager.h"
 #include "prompt/grammar/store.h"
 #include "prompt/replay_store.h"
 #include "prompt/token_table.h"
@@ -126,6 +127,7 @@ static void stop_begin(struct server *s, const char *signal_name)
     log_info("%s: stopping%s", signal_name, answers);
     struct timeval grace = timeval_from_ms(s->api.options->shutdown_grace_ms);
     evtimer_add(s->grace, &grace);
+    service_notify("STOPPING=1");
     http_server_drain(s->api.http);
 }
 
@@ -218,13 +220,14 @@ static int grammars_begin(struct server *s, struct error *err)
 static int http_begin(struct server *s, struct error *err)
 {
     const struct server_options *o = s->api.options;
-    struct http_options options = {.host = o->host,
-                                   .port = o->port,
-                                   .listen_fd = o->listen_fd,
+    struct http_options options = {.listeners = o->listeners,
+                                   .tls = o->tls,
                                    .max_connections = o->max_connections,
+                                   .max_connections_per_address = o->max_connections_per_address,
                                    .max_header_bytes = o->max_header_bytes,
                                    .max_body_bytes = o->max_body_bytes,
                                    .max_bodies_bytes = BODIES * o->max_body_bytes,
+                                   .max_unsent_bytes = o->max_unsent_bytes,
                                    .header_timeout_ms = o->header_timeout_ms,
                                    .body_timeout_ms = o->body_timeout_ms,
                                    .idle_timeout_ms = o->idle_timeout_ms,
@@ -277,9 +280,9 @@ static void access_log(const struct api *api)
                  keys->n_tenants - (n_operator > 0),
                  n_operator ? "the operator has a key"
                             : "without an --admin-key nobody can inspect the cache");
-    else if (!host_is_loopback(api->options->host))
+    else if (!http_listeners_are_local(api->options->listeners))
         log_warn("anyone who can reach %s can use this server; require keys with --api-key-file",
-                 api->options->host);
+                 http_server_url(api->http));
 }
 
 static void thinking_log(const struct api *api)
@@ -331,6 +334,7 @@ int server_run(const struct server_options *options, struct error *err)
     access_log(&s->api);
     thinking_log(&s->api);
     memory_log(&s->api);
+    service_notify("READY=1");
     log_info("listening on %s (ready in %.2f s)", http_server_url(s->api.http),
              (double)(clock_now_ns() - options->start_ns) * 1e-9);
     event_base_dispatch(s->base);

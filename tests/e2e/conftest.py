@@ -25,9 +25,13 @@ START_TIMEOUT_S = 120
 
 
 class Server:
-    """A running `radish serve`. Ends when stopped; its log stays readable."""
+    """A running `radish serve`. Ends when stopped; its log stays readable.
 
-    def __init__(self, *args, debug=True):
+    `tls`: the ssl.SSLContext of its clients, if it speaks TLS.
+    """
+
+    def __init__(self, *args, debug=True, tls=None):
+        self.tls = tls
         binary = os.path.join(BUILD, "radish-debug" if debug else "radish")
         self.log_file = tempfile.NamedTemporaryFile(prefix="radish-log-", suffix=".txt")
         self.process = subprocess.Popen([binary, "serve", "--port", "0", *args],
@@ -37,7 +41,7 @@ class Server:
     def _wait_for_port(self):
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
-            found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.log())
+            found = re.search(r"listening on .*?https?://127\.0\.0\.1:(\d+)", self.log())
             if found:
                 return int(found.group(1))
             if self.process.poll() is not None:
@@ -49,7 +53,7 @@ class Server:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     def log(self):
         with open(self.log_file.name, errors="replace") as log:
@@ -60,11 +64,16 @@ class Server:
         return openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, **options)
 
     def connect(self, timeout=30):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        return self.tls.wrap_socket(sock, server_hostname="127.0.0.1") if self.tls else sock
 
     def get(self, path, headers=None, method="GET", body=None):
         """(status, headers, body) of one request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        if self.tls:
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60,
+                                                     context=self.tls)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body=body, headers=headers or {})
             answer = connection.getresponse()
@@ -118,8 +127,8 @@ def start():
     """Starts servers for this test only: start("--strict-fields")."""
     servers = []
 
-    def run(*args, debug=True):
-        server = Server("--engine", "mock", *args, debug=debug)
+    def run(*args, **options):
+        server = Server("--engine", "mock", *args, **options)
         servers.append(server)
         return server
 

@@ -205,7 +205,7 @@ def test_routes(mock):
     assert mock.get("/health?x=1")[0] == 200
     assert mock.get("/nowhere")[0] == 404
     assert mock.get("/v1/nothing/")[0] == 404
-    assert mock.get("/%00")[0] == 404
+    assert mock.get("/%00")[0] == 400
     status, headers, body = mock.get("/v1/chat/completions")
     assert (status, headers["Allow"]) == (405, "POST, OPTIONS")
     assert json.loads(body)["error"]["type"] == "invalid_request_error"

@@ -49,8 +49,8 @@ static void check_promises(const struct http_parser *p)
     assert(!(http_parser_field(p, "Content-Length") && http_parser_field(p, "Transfer-Encoding")));
     assert(strlen(http_parser_method(p)) > 0 && strlen(http_parser_target(p)) > 0);
     struct strbuf path = STRBUF_INIT;
-    if (http_parser_path(p, &path))
-        assert(strlen(strbuf_str(&path)) == path.len);
+    http_parser_path(p, &path);
+    assert(strlen(strbuf_str(&path)) == path.len);
     strbuf_free(&path);
     for (uint32_t i = 0; i < p->n_fields; i++)
         assert(!strpbrk(p->head.data + p->fields[i].value, "\r\n") &&

@@ -1,16 +1,11 @@
-/* Connections, driven from one thread: the loop turns, and between turns the test checks the
- * client's side. A test has short deadlines only if it is about them. It waits for a condition,
- * never for a fixed time: a busy machine may stop it anywhere. */
-#include "serve/http/http_server.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "test.h"
+/* Connections: deadlines, hang-ups, limits, streams, draining. A test has short deadlines only if
+ * it is about them. */
+#include "http_fixture.h"
 #include "test_memory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -18,210 +13,7 @@
 
 #include <event2/event.h>
 
-enum { HEADER_MS = 200, BODY_MS = 200, IDLE_MS = 300, WRITE_MS = 300, MAX_CONNECTIONS = 4 };
-#define PATIENCE_NS UINT64_C(20000000000)
-
-/* The handler under test: /wait never answers, /stream streams pieces while there is room, /big has
- * a large answer, /status/N has that status, anything else answers "ok". */
-static char big_body[16 << 20]; /* more than the buffers of a connection hold */
-
-struct site {
-    struct event_base *base;
-    struct http_server *server;
-    struct http_exchange *waiting;
-    int n_heads, n_requests, n_hangups, n_rooms, n_drained;
-    size_t streamed;
-};
-
-/* What a head leaves in the exchange's memory exists during the request, and then no longer. */
-static void on_head(void *context, struct http_exchange *x)
-{
-    struct site *site = context;
-    site->n_heads++;
-    struct http_exchange **memory = http_memory(x);
-    CHECK(!*memory);
-    *memory = x;
-}
-
-static void stream_more(struct site *site, struct http_exchange *x)
-{
-    static char piece[32 * 1024];
-    while (http_stream_has_room(x)) {
-        http_stream_write(x, piece, sizeof piece);
-        site->streamed += sizeof piece;
-    }
-}
-
-static void on_request(void *context, struct http_exchange *x)
-{
-    struct site *site = context;
-    site->n_requests++;
-    CHECK(*(struct http_exchange **)http_memory(x) == x);
-    const char *target = http_parser_target(http_request(x));
-    if (strcmp(target, "/wait") == 0) {
-        site->waiting = x;
-    } else if (strcmp(target, "/stream") == 0) {
-        http_stream_begin(x, "text/plain");
-        stream_more(site, x);
-    } else if (strcmp(target, "/big") == 0) {
-        http_reply(x, 200, "text/plain", big_body, sizeof big_body);
-    } else if (strncmp(target, "/status/", 8) == 0) {
-        http_reply(x, atoi(target + 8), "text/plain", "", 0);
-    } else {
-        http_reply(x, 200, "text/plain", "ok", 2);
-    }
-}
-
-static void on_refused(void *context, struct http_exchange *x, int status, const char *message)
-{
-    (void)context;
-    http_reply(x, status, "text/plain", message, strlen(message));
-}
-
-static void on_room(void *context, struct http_exchange *x)
-{
-    struct site *site = context;
-    site->n_rooms++;
-    stream_more(site, x);
-}
-
-static void on_hangup(void *context, struct http_exchange *x)
-{
-    (void)x;
-    struct site *site = context;
-    site->n_hangups++;
-    site->waiting = NULL;
-}
-
-static void on_drained(void *context)
-{
-    struct site *site = context;
-    site->n_drained++;
-}
-
-/* 0: none. */
-struct deadlines {
-    unsigned header_ms, body_ms, idle_ms, write_ms;
-};
-
-static void site_open_with(struct site *site, struct deadlines deadlines)
-{
-    log_set_level(LOG_ERROR); /* a line for each request would hide what matters */
-    *site = (struct site){.base = event_base_new()};
-    struct http_options options = {.host = "127.0.0.1",
-                                   .max_connections = MAX_CONNECTIONS,
-                                   .max_header_bytes = 4096,
-                                   .max_body_bytes = 100000,
-                                   .max_bodies_bytes = 150000,
-                                   .header_timeout_ms = deadlines.header_ms,
-                                   .body_timeout_ms = deadlines.body_ms,
-                                   .idle_timeout_ms = deadlines.idle_ms,
-                                   .write_timeout_ms = deadlines.write_ms};
-    struct http_handler handler = {site,    on_head,   on_request, on_refused,
-                                   on_room, on_hangup, on_drained};
-    struct error err;
-    CHECK_INT(http_server_open(&site->server, site->base, &options, &handler, &err), 0);
-}
-
-static void site_open(struct site *site)
-{
-    site_open_with(site, (struct deadlines){0});
-}
-
-static void site_close(struct site *site)
-{
-    http_server_close(site->server);
-    event_base_free(site->base);
-}
-
-static int client_open(const struct site *site)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    at.sin_port = htons((uint16_t)atoi(strrchr(http_server_url(site->server), ':') + 1));
-    inet_pton(AF_INET, "127.0.0.1", &at.sin_addr);
-    int fd = socket(AF_INET, SOCK_STREAM, 0), buffer_bytes = 64 * 1024;
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
-    CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    return fd;
-}
-
-static void client_send(int fd, const char *text)
-{
-    CHECK_INT(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
-}
-
-static void turn(struct site *site)
-{
-    struct timeval pause = {0, 2000};
-    event_base_loopexit(site->base, &pause);
-    event_base_loop(site->base, EVLOOP_ONCE);
-}
-
-static void turn_for(struct site *site, unsigned ms)
-{
-    for (uint64_t end = clock_now_ns() + ms * 1000000u; clock_now_ns() < end;)
-        turn(site);
-}
-
-/* Turns the loop until the condition holds; fails after 20 s. */
-#define TURN_UNTIL(site, condition)                                                                \
-    for (uint64_t end_ = clock_now_ns() + PATIENCE_NS; !(condition); turn(site))                   \
-    CHECK(clock_now_ns() < end_ || (condition))
-
-/* Turns the loop until the server has closed the connection (or 20 s); what it sent is in `out`,
- * and how long it took is returned. */
-static unsigned read_to_end(struct site *site, int fd, char *out, size_t size)
-{
-    uint64_t begin = clock_now_ns();
-    size_t len = 0;
-    for (;;) {
-        turn(site);
-        ssize_t n = recv(fd, out + len, size - 1 - len, 0);
-        if (n > 0)
-            len += (size_t)n;
-        if (n == 0 || (n < 0 && errno != EAGAIN))
-            break;
-        CHECK(clock_now_ns() - begin < PATIENCE_NS);
-    }
-    out[len] = '\0';
-    close(fd);
-    return (unsigned)((clock_now_ns() - begin) / 1000000u);
-}
-
-/* Turns the loop until a part of an answer has arrived (or 20 s). */
-static void read_some(struct site *site, int fd, char *out, size_t size)
-{
-    uint64_t begin = clock_now_ns();
-    ssize_t n;
-    while ((n = recv(fd, out, size - 1, 0)) < 0 && errno == EAGAIN) {
-        turn(site);
-        CHECK(clock_now_ns() - begin < PATIENCE_NS);
-    }
-    out[n > 0 ? n : 0] = '\0';
-}
-
-static bool has_bytes(int fd)
-{
-    char byte;
-    return recv(fd, &byte, 1, MSG_PEEK) > 0;
-}
-
-/* The kernel may take a moment; the loop does not turn. */
-static void await_bytes(int fd)
-{
-    struct pollfd one = {.fd = fd, .events = POLLIN};
-    CHECK_INT(poll(&one, 1, (int)(PATIENCE_NS / 1000000)), 1);
-}
-
-static bool is_ended(int fd)
-{
-    char byte;
-    return recv(fd, &byte, 1, MSG_PEEK) == 0;
-}
-
-#define GET(path)  "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
-#define POST(size) "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " size "\r\n\r\n"
+enum { HEADER_MS = 200, BODY_MS = 200, IDLE_MS = 300, WRITE_MS = 300 };
 
 TEST(http_server, a_header_has_a_deadline)
 {
@@ -418,23 +210,6 @@ TEST(http_server, an_answer_arrives_after_a_half_close)
     site_close(&site);
 }
 
-/* Reads what has arrived, at most `size` bytes; returns how many. */
-static size_t take(int fd, size_t size)
-{
-    static char sink[1 << 20];
-    ssize_t n = recv(fd, sink, size < sizeof sink ? size : sizeof sink, 0);
-    return n > 0 ? (size_t)n : 0;
-}
-
-/* Reads the rest of an answer until the server closes the connection; returns its size. */
-static size_t take_all(struct site *site, int fd)
-{
-    size_t n_bytes = 0;
-    TURN_UNTIL(site, (n_bytes += take(fd, SIZE_MAX), is_ended(fd)));
-    close(fd);
-    return n_bytes;
-}
-
 TEST(http_server, a_half_closed_connection_ends_with_its_answer)
 {
     struct site site;
@@ -443,7 +218,7 @@ TEST(http_server, a_half_closed_connection_ends_with_its_answer)
     client_send(fd, GET("/big"));
     shutdown(fd, SHUT_WR);
     turn_for(&site, 50);
-    CHECK(take_all(&site, fd) > sizeof big_body);
+    CHECK(take_all(&site, fd) > BIG_BODY_BYTES);
     CHECK_INT(site.n_hangups, 0);
     CHECK_INT(http_server_connections(site.server), 0);
     site_close(&site);
@@ -460,7 +235,7 @@ TEST(http_server, answers_one_request_after_the_other_is_read)
     turn_for(&site, 50);
     CHECK_INT(site.n_requests, 1);
     size_t n_read = 0;
-    TURN_UNTIL(&site, (n_read += take(fd, SIZE_MAX)) > 3 * sizeof big_body);
+    TURN_UNTIL(&site, (n_read += take(fd, SIZE_MAX)) > 3 * BIG_BODY_BYTES);
     CHECK_INT(site.n_requests, 3);
     close(fd);
     site_close(&site);
@@ -481,8 +256,8 @@ TEST(http_server, takes_what_comes_behind_the_last_request)
         n_sent += (size_t)n;
         n_read += take(fd, 4096); /* a slow reader is not given up */
     }
-    CHECK(n_read < sizeof big_body / 2); /* it is still being sent */
-    CHECK(n_read + take_all(&site, fd) > sizeof big_body);
+    CHECK(n_read < BIG_BODY_BYTES / 2); /* it is still being sent */
+    CHECK(n_read + take_all(&site, fd) > BIG_BODY_BYTES);
     site_close(&site);
 }
 
@@ -677,11 +452,11 @@ TEST(http_server, sends_whole_answers_while_it_drains)
     http_server_drain(site.server);
     size_t n_read = 0;
     for (int ms = 0; ms < 2 * IDLE_MS; ms += 10) {
-        n_read += take(fd, sizeof big_body / (4 * IDLE_MS / 10)); /* half of it, in the end */
+        n_read += take(fd, BIG_BODY_BYTES / (4 * IDLE_MS / 10)); /* half of it, in the end */
         turn_for(&site, 10);
     }
     CHECK_INT(site.n_drained, 0);
-    CHECK(n_read + take_all(&site, fd) > sizeof big_body);
+    CHECK(n_read + take_all(&site, fd) > BIG_BODY_BYTES);
     TURN_UNTIL(&site, site.n_drained);
     site_close(&site);
 }
@@ -793,34 +568,15 @@ TEST(http_server, closes_at_once_when_all_is_read)
     site_close(&site);
 }
 
-/* Most clients try 127.0.0.1 first or only. */
-TEST(http_server, localhost_is_ipv4_where_it_can_be)
-{
-    struct event_base *base = event_base_new();
-    struct http_options options = {.host = "localhost", .max_connections = 1};
-    struct http_handler handler = {0};
-    struct http_server *server;
-    struct error err;
-    CHECK_INT(http_server_open(&server, base, &options, &handler, &err), 0);
-    CHECK(strstr(http_server_url(server), "http://127.0.0.1:") == http_server_url(server));
-    http_server_close(server);
-    event_base_free(base);
-}
-
-TEST(http_server, says_why_it_cannot_listen)
+TEST(http_server, says_that_memory_is_out)
 {
     struct site site;
     site_open(&site);
-    struct http_options options = {.host = "127.0.0.1", .max_connections = 1};
+    struct http_listeners none = {0};
+    struct http_options options = {.listeners = &none, .max_connections = 1};
     struct http_handler handler = {0};
     struct http_server *other = NULL;
     struct error err;
-    options.port = (uint16_t)atoi(strrchr(http_server_url(site.server), ':') + 1);
-    CHECK_INT(http_server_open(&other, site.base, &options, &handler, &err), -1);
-    CHECK(strstr(err.message, "cannot listen on 127.0.0.1 port") != NULL);
-    options.host = "no such host";
-    CHECK_INT(http_server_open(&other, site.base, &options, &handler, &err), -1);
-    CHECK(strstr(err.message, "no such host") != NULL);
     memory_ends_after(0);
     CHECK_INT(http_server_open(&other, site.base, &options, &handler, &err), -1);
     memory_is_back();

@@ -13,11 +13,14 @@
 #include "base/log.h"
 #include "serve/http/listener.h"
 
-static uint16_t port_of(int fd)
+static struct http_listeners listeners;
+
+static uint16_t port_of_listener(void)
 {
-    char url[HTTP_URL_SIZE];
-    http_listener_url(fd, url);
-    return (uint16_t)atoi(strrchr(url, ':') + 1);
+    struct sockaddr_in bound;
+    socklen_t len = sizeof bound;
+    CHECK_INT(getsockname(listeners.items[0].fd, (struct sockaddr *)&bound, &len), 0);
+    return ntohs(bound.sin_port);
 }
 
 static int client_open(uint16_t port)
@@ -49,21 +52,20 @@ static void send_text(int fd, const char *text)
     CHECK_INT(send(fd, text, strlen(text), MSG_NOSIGNAL), (long long)strlen(text));
 }
 
-static int begin(struct loading **loading)
+/* Returns the port. */
+static uint16_t begin(struct loading **loading)
 {
     struct error err = {0};
-    int fd = http_listen("127.0.0.1", 0, &err);
-    CHECK(fd >= 0);
+    CHECK_INT(http_listen(&listeners, "127.0.0.1", 0, &err), 0);
     log_set_level(LOG_ERROR);
-    CHECK_INT(loading_begin(loading, fd, &err), 0);
-    return fd;
+    CHECK_INT(loading_begin(loading, &listeners, NULL, &err), 0);
+    return port_of_listener();
 }
 
 TEST(loading, every_request_gets_503)
 {
     struct loading *loading = NULL;
-    int fd = begin(&loading);
-    uint16_t port = port_of(fd);
+    uint16_t port = begin(&loading);
 #define OPENAI                                                                                     \
     "\r\n\r\n{\"error\":{\"message\":\"Loading model\",\"type\":\"unavailable_error\","            \
     "\"param\":null,\"code\":503}}"
@@ -99,14 +101,14 @@ TEST(loading, every_request_gets_503)
     int later = client_open(port), taken = -1;
     send_text(later, "x");
     for (int i = 0; i < 1000 && taken < 0; i++) {
-        taken = accept(fd, NULL, NULL);
+        taken = accept(listeners.items[0].fd, NULL, NULL);
         usleep(1000);
     }
     CHECK(taken >= 0);
     close(taken);
     close(silent);
     close(later);
-    close(fd);
+    http_listeners_close(&listeners);
     loading_end(NULL);
 }
 
@@ -114,10 +116,11 @@ TEST(loading, every_request_gets_503)
 TEST(loading, silent_connections_hold_nobody_up)
 {
     struct loading *loading = NULL;
-    int fd = begin(&loading), silent[300];
+    uint16_t port = begin(&loading);
+    int silent[300];
     for (int i = 0; i < 300; i++)
-        silent[i] = client_open(port_of(fd));
-    int client = client_open(port_of(fd));
+        silent[i] = client_open(port);
+    int client = client_open(port);
     uint64_t began_ns = clock_now_ns();
     send_text(client, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
     CHECK(strncmp(reply_of(client), "HTTP/1.1 503 ", 13) == 0);
@@ -125,21 +128,21 @@ TEST(loading, silent_connections_hold_nobody_up)
     for (int i = 0; i < 300; i++)
         close(silent[i]);
     loading_end(loading);
-    close(fd);
+    http_listeners_close(&listeners);
 }
 
 TEST(loading, what_is_not_http_is_told_so)
 {
     struct loading *loading = NULL;
-    int fd = begin(&loading);
-    int client = client_open(port_of(fd));
+    uint16_t port = begin(&loading);
+    int client = client_open(port);
     send_text(client, "\x16\x03\x01\x02"); /* as a TLS hello begins */
     const char *reply = reply_of(client);
     CHECK(strncmp(reply, "HTTP/1.1 400 ", 13) == 0);
     CHECK(strstr(reply, "this looks like HTTPS; use http://"));
-    client = client_open(port_of(fd));
+    client = client_open(port);
     send_text(client, "GET\r\n\r\n");
     CHECK(strncmp(reply_of(client), "HTTP/1.1 400 ", 13) == 0);
     loading_end(loading);
-    close(fd);
+    http_listeners_close(&listeners);
 }

@@ -51,7 +51,7 @@ TEST(server_http, has_routes_and_methods)
     CHECK_INT(server_get(&s, "/nowhere"), 404);
     CHECK_HAS(reply_at("error.message"), "no route /nowhere; chat is at /v1/chat/completions");
     CHECK_AT("error.type", "'not_found_error'");
-    CHECK_INT(server_get(&s, "/%00"), 404);
+    CHECK_INT(server_get(&s, "/%00"), 400);
     CHECK_INT(server_get(&s, CHAT), 405);
     CHECK_STR(reply_field("allow"), "POST, OPTIONS");
     CHECK_HAS(reply_at("error.message"), "completions accepts POST, OPTIONS, not GET");
@@ -74,7 +74,7 @@ TEST(server_http, has_routes_and_methods)
     CHECK_STR(reply_field("allow"), "GET, HEAD, POST, DELETE, OPTIONS");
     CHECK_INT(server_ask(&s, "OPTIONS", "/nowhere", "", NULL), 404);
     CHECK_HAS(reply_at("error.message"), "no route /nowhere");
-    CHECK_INT(server_ask(&s, "OPTIONS", "/%00", "", NULL), 404);
+    CHECK_INT(server_ask(&s, "OPTIONS", "/%00", "", NULL), 400);
     server_stop(&s);
 }
 

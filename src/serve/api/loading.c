@@ -3,7 +3,6 @@
 #include "serve/api/loading.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -18,12 +17,13 @@
 #include "serve/api/api_error.h"
 #include "serve/http/http_server.h"
 
-enum { MAX_CONNECTIONS = 256, MAX_HEAD = 32 << 10, READ_MS = 10000 };
+enum { MAX_CONNECTIONS = 256, MAX_HEAD = 32 << 10, MAX_UNSENT = 1 << 20, READ_MS = 10000 };
 
 struct loading {
     int stop_fd;
     struct event_base *base;
     struct event *stop;
+    struct http_listeners listeners; /* copies */
     struct http_server *http;
     pthread_t thread;
 };
@@ -63,12 +63,17 @@ static void *loading_main(void *arg)
     return NULL;
 }
 
-static int loop_open(struct loading *l, int listen_fd, struct error *err)
+static int loop_open(struct loading *l, const struct http_listeners *listeners,
+                     struct tls_context *tls, struct error *err)
 {
-    struct http_options options = {.max_connections = MAX_CONNECTIONS,
+    struct http_options options = {.listeners = &l->listeners,
+                                   .tls = tls,
+                                   .max_connections = MAX_CONNECTIONS,
+                                   .max_connections_per_address = MAX_CONNECTIONS / 4,
                                    .max_header_bytes = MAX_HEAD,
                                    .max_body_bytes = SIZE_MAX / 2, /* bodies are not read */
                                    .max_bodies_bytes = SIZE_MAX / 2,
+                                   .max_unsent_bytes = MAX_UNSENT,
                                    .header_timeout_ms = READ_MS,
                                    .write_timeout_ms = READ_MS};
     /* Every head is answered at once, so no request ever runs and the other callbacks are not
@@ -81,15 +86,15 @@ static int loop_open(struct loading *l, int listen_fd, struct error *err)
     l->stop = event_new(l->base, l->stop_fd, EV_READ, stop_cb, l);
     if (!l->stop || event_add(l->stop, NULL))
         return error_set(err, ERROR_IO, "cannot create the event loop's events");
-    options.listen_fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (options.listen_fd < 0)
-        return error_set(err, ERROR_IO, "cannot listen: %s", strerror(errno));
+    if (http_listeners_copy(&l->listeners, listeners, err))
+        return -1;
     return http_server_open(&l->http, l->base, &options, &handler, err);
 }
 
 static void loading_free(struct loading *l)
 {
     http_server_close(l->http);
+    http_listeners_close(&l->listeners);
     if (l->stop)
         event_free(l->stop);
     if (l->base)
@@ -99,13 +104,14 @@ static void loading_free(struct loading *l)
     free(l);
 }
 
-int loading_begin(struct loading **out, int listen_fd, struct error *err)
+int loading_begin(struct loading **out, const struct http_listeners *listeners,
+                  struct tls_context *tls, struct error *err)
 {
     struct loading *l = calloc(1, sizeof *l);
     sigset_t all, old;
     if (!l)
         return error_set(err, ERROR_MEMORY, "no memory for the server");
-    if (loop_open(l, listen_fd, err)) {
+    if (loop_open(l, listeners, tls, err)) {
         loading_free(l);
         return -1;
     }

@@ -2,6 +2,7 @@
 #define RADISH_SERVE_API_LOADING_H
 
 #include "base/error.h"
+#include "serve/http/listener.h"
 
 /* What clients get before the server is ready.
  *
@@ -12,8 +13,11 @@
 struct loading;
 
 /* Answers every request with 503, as llama-server does, until loading_end. Invalid HTTP gets the
- * server's usual errors. The socket is from http_listen and stays the caller's. */
-int loading_begin(struct loading **out, int listen_fd, struct error *err);
+ * server's usual errors. The sockets stay the caller's. `tls`: NULL for plain text; not to be
+ * touched until loading_end. */
+struct tls_context;
+int loading_begin(struct loading **out, const struct http_listeners *listeners,
+                  struct tls_context *tls, struct error *err);
 void loading_end(struct loading *l); /* NULL does nothing */
 
 #endif

@@ -9,6 +9,7 @@
 #include "prompt/prompt.h"
 #include "sched/sampler.h"
 #include "serve/api/api_keys.h"
+#include "serve/http/listener.h"
 
 /* What clients may learn about the model besides its name. NULL, 0: unknown. */
 struct model_facts {
@@ -23,9 +24,9 @@ struct model_facts {
 struct server_options {
     uint64_t start_ns, start_bytes; /* time and memory at the start of the process, for the log */
 
-    const char *host; /* a name or an address, also [::1] */
-    uint16_t port;    /* 0: any free one, shown in the log */
-    int listen_fd;    /* a socket already listening there; 0: none */
+    const char *host;                 /* as given to --host, for the check of Host */
+    struct http_listeners *listeners; /* closed when the server stops */
+    struct tls_context *tls;          /* NULL: plain text; the caller closes it after server_run */
 
     struct engine *engine; /* the caller closes it after server_run */
     const struct prompt_maker *prompt;
@@ -50,9 +51,11 @@ struct server_options {
 
     uint32_t n_workers;
     uint32_t max_connections;
+    uint32_t max_connections_per_address; /* 0: no limit */
     size_t max_header_bytes, max_body_bytes;
+    size_t max_unsent_bytes;     /* of all answers */
     unsigned header_timeout_ms;  /* for a whole header, from its first byte or the connection */
-    unsigned body_timeout_ms;    /* for a whole body */
+    unsigned body_timeout_ms;    /* for a body, unless it still grows */
     unsigned idle_timeout_ms;    /* between requests on a kept connection */
     unsigned write_timeout_ms;   /* a client that reads nothing for this long is gone */
     unsigned request_timeout_ms; /* for an answer, from the end of the request; 0: none */
@@ -72,10 +75,10 @@ struct server_options {
 
 #define SERVER_OPTIONS_DEFAULT                                                                     \
     {                                                                                              \
-        .host = "127.0.0.1", .port = 8080, .model_file = "", .sampling = SAMPLING_DEFAULT,         \
-        .context = 4096, .max_seqs = 16, .max_waiting = 256, .step_budget_ms = 50,                 \
-        .cache_ttl_ms = 30 * 60 * 1000, .n_workers = 2, .max_connections = 1024,                   \
-        .max_header_bytes = 32 << 10, .max_body_bytes = 32 << 20, .header_timeout_ms = 15000,      \
+        .host = "127.0.0.1", .model_file = "", .sampling = SAMPLING_DEFAULT, .context = 4096,      \
+        .max_seqs = 16, .max_waiting = 256, .step_budget_ms = 50, .cache_ttl_ms = 30 * 60 * 1000,  \
+        .n_workers = 2, .max_connections = 1024, .max_header_bytes = 32 << 10,                     \
+        .max_body_bytes = 32 << 20, .max_unsent_bytes = 256 << 20, .header_timeout_ms = 15000,     \
         .body_timeout_ms = 60000, .idle_timeout_ms = 75000, .write_timeout_ms = 60000,             \
         .shutdown_grace_ms = 10000                                                                 \
     }

@@ -128,7 +128,7 @@ const char *http_parser_host(const struct http_parser *p)
     return p->authority_at ? p->head.data + p->authority_at : http_parser_field(p, "host");
 }
 
-bool http_parser_path(const struct http_parser *p, struct strbuf *out)
+void http_parser_path(const struct http_parser *p, struct strbuf *out)
 {
     const char *s = p->head.data + p->path_at;
     for (; *s && *s != '?'; s++) {
@@ -136,13 +136,9 @@ bool http_parser_path(const struct http_parser *p, struct strbuf *out)
             strbuf_addc(out, *s);
             continue;
         }
-        int c = ascii_hex_value(s[1]) * 16 + ascii_hex_value(s[2]);
-        if (c == 0)
-            return false;
-        strbuf_addc(out, (char)c);
+        strbuf_addc(out, (char)(ascii_hex_value(s[1]) * 16 + ascii_hex_value(s[2])));
         s += 2;
     }
-    return true;
 }
 
 bool http_split_authority(const char *authority, size_t len, size_t *host_len, int *port)
@@ -233,6 +229,14 @@ static bool target_is_valid(struct http_parser *p, size_t len)
     return absolute_target(p, len);
 }
 
+/* Whoever reads such a path as a string sees another one. */
+static bool path_has_nul(const struct http_parser *p)
+{
+    const char *path = p->head.data + p->path_at;
+    const char *nul = strstr(path, "%00");
+    return nul && (size_t)(nul - path) < strcspn(path, "?");
+}
+
 /* method SP target SP "HTTP/" digit "." digit */
 static void request_line(struct http_parser *p, char *line, size_t len)
 {
@@ -262,6 +266,10 @@ static void request_line(struct http_parser *p, char *line, size_t len)
             p->method = (enum http_method)i;
     if (!target_is_valid(p, (size_t)(second - first - 1))) {
         refuse(p, 400, "the request target is not valid");
+        return;
+    }
+    if (path_has_nul(p)) {
+        refuse(p, 400, "the request's path contains a NUL (%00)");
         return;
     }
     p->state = HTTP_FIELDS;
@@ -361,16 +369,7 @@ static void read_transfer_encoding(struct http_parser *p)
 
 static void read_content_length(struct http_parser *p)
 {
-    const char *value = NULL;
-    for (uint32_t i = 0; i < p->n_fields; i++) {
-        if (strcasecmp(p->head.data + p->fields[i].name, "content-length") != 0)
-            continue;
-        if (value) {
-            refuse(p, 400, "the request has more than one Content-Length");
-            return;
-        }
-        value = p->head.data + p->fields[i].value;
-    }
+    const char *value = http_parser_field(p, "content-length");
     if (!value)
         return;
     uint64_t length = 0;
@@ -386,18 +385,32 @@ static void read_content_length(struct http_parser *p)
     p->content_length = length;
 }
 
-static void read_host(struct http_parser *p)
+/* A proxy may have checked another one of two fields than the handler reads. */
+static void refuse_repeated(struct http_parser *p)
 {
-    const char *host = NULL;
-    for (uint32_t i = 0; i < p->n_fields; i++) {
-        if (strcasecmp(p->head.data + p->fields[i].name, "host") != 0)
-            continue;
-        if (host) {
-            refuse(p, 400, "the request has more than one Host");
+    static const struct {
+        const char *name, *message;
+    } single[] = {
+        {"host", "the request has more than one Host"},
+        {"origin", "the request has more than one Origin"},
+        {"content-length", "the request has more than one Content-Length"},
+        {"content-type", "the request has more than one Content-Type"},
+        {"authorization", "the request has more than one Authorization"},
+    };
+    for (size_t s = 0; s < sizeof single / sizeof *single; s++) {
+        unsigned n = 0;
+        for (uint32_t i = 0; i < p->n_fields; i++)
+            n += strcasecmp(p->head.data + p->fields[i].name, single[s].name) == 0;
+        if (n > 1) {
+            refuse(p, 400, single[s].message);
             return;
         }
-        host = p->head.data + p->fields[i].value;
     }
+}
+
+static void read_host(struct http_parser *p)
+{
+    const char *host = http_parser_field(p, "host");
     size_t host_len;
     int port;
     if (!host && p->minor_version > 0)
@@ -426,8 +439,8 @@ static void read_connection(struct http_parser *p)
 /* After the empty line: determines the body from the fields. */
 static void head_complete(struct http_parser *p)
 {
-    static void (*const checks[])(struct http_parser *) = {read_host, read_transfer_encoding,
-                                                           read_content_length, read_connection};
+    static void (*const checks[])(struct http_parser *) = {
+        refuse_repeated, read_host, read_transfer_encoding, read_content_length, read_connection};
     for (size_t i = 0; i < sizeof checks / sizeof *checks && p->state != HTTP_REFUSED; i++)
         checks[i](p);
     if (p->state == HTTP_REFUSED)
@@ -594,7 +607,7 @@ size_t http_parser_feed(struct http_parser *p, const char *bytes, size_t len)
     size_t used = 0;
     bool in_head = p->state <= HTTP_FIELDS;
     if (len && bytes[0] == TLS_HANDSHAKE && http_parser_is_idle(p)) {
-        refuse(p, 400, "this looks like HTTPS; use http:// (this server has no TLS)");
+        refuse(p, 400, "this looks like HTTPS; use http://, or start the server with --tls-cert");
         return 1;
     }
     while (used < len && p->state < HTTP_DONE && in_head == (p->state <= HTTP_FIELDS)) {

@@ -100,9 +100,8 @@ static inline bool http_parser_head_done(const struct http_parser *p)
 /* The functions below may be called once the head is done. */
 const char *http_parser_method(const struct http_parser *p);
 const char *http_parser_target(const struct http_parser *p); /* as sent */
-/* Appends the path with its percent-escapes decoded, without the query. False if the decoded path
- * contains a NUL. */
-bool http_parser_path(const struct http_parser *p, struct strbuf *out);
+/* Appends the path with its percent-escapes decoded, without the query. It contains no NUL. */
+void http_parser_path(const struct http_parser *p, struct strbuf *out);
 /* The value of the first field of that name, ignoring case; NULL if there is none. */
 const char *http_parser_field(const struct http_parser *p, const char *name);
 /* The host of the request: the authority of an absolute target, else the Host field. May be NULL

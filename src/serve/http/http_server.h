@@ -11,40 +11,49 @@
 
 /* serve/http/ speaks HTTP: connections, parsing, allowed hosts. Nothing here knows the API. */
 
-/* Connections over libevent's listener and bufferevents: limits, deadlines, hang-ups, keep-alive.
- * The handler knows what requests mean. Everything here runs on the event loop's thread.
+/* Connections, with TLS or without: limits, deadlines, hang-ups, keep-alive. The handler knows what
+ * requests mean. Everything here runs on the event loop's thread.
  *
- *          first byte    head done     body done      answered       sent
- *     idle ──────────► head ───────► body ───────► running ──────► flushing ──► lingering
- *      ▲ │               │             │              │ │              │           │ until the
- *      │ └ idle_timeout  └ header_     └ body_        │ └ none;        └ write_    │ client
- *      │   closes          timeout       timeout      │   reading        timeout   │ closes,
- *      │                   408           408          │   stays on       closes    │ or 2 s
- *      └───────────────── kept alive ─────────────────┘
+ *               first byte   head done     body done      answered       sent
+ *  new ─► idle ──────────► head ───────► body ───────► running ──────► flushing ──► lingering
+ *      ▲    │               │             │              │ │              │           │ until the
+ *      │    └ idle_timeout  └ header_     └ body_        │ └ none;        └ write_    │ client
+ *      │      closes          timeout       timeout      │   reading        timeout   │ closes,
+ *      │      (new: header_   408           and slow:    │   stays on       closes    │ or 2 s
+ *      │      timeout)                      408          │                            │
+ *      └─────────────────── kept alive ──────────────────┘
+ *
+ *  Without a free slot a new connection takes that of a lingering one, else of an idle one, else of
+ *  a head, else of a body, the oldest first (connection_limits.h). With too many bytes in bodies,
+ * or too many unsent, those that have held the most for the longest are closed. A TLS handshake
+ * counts as a part of the head.
  *
  * An exchange is one request and its answer; a connection has one at a time, and pipelined bytes
- * wait in its input buffer, at most HTTP_MAX_PIPELINED of them. A client that closes, resets or
- * shuts down its sending side while its request runs has hung up: the work is canceled at once. (A
- * half-closed connection looks the same as a closed one until something is sent, and no known
+ * wait in its input buffer, at most about HTTP_MAX_PIPELINED of them. A client that closes, resets
+ * or shuts down its sending side while its request runs has hung up: the work is canceled at once.
+ * (A half-closed connection looks the same as a closed one until something is sent, and no known
  * client of these APIs half-closes and still wants the answer.) */
 struct http_server;
 struct http_exchange;
 struct event_base;
+struct http_listeners;
+struct tls_context;
 
 enum {
-    HTTP_MAX_PIPELINED = 64 * 1024,
+    HTTP_MAX_PIPELINED = 16 * 1024,
     HTTP_OUTPUT_HIGH = 256 * 1024, /* a stream with more than this unsent has no room */
     HTTP_OUTPUT_LOW = 64 * 1024,   /* and has room again below this */
     HTTP_MEMORY_BYTES = 32,
 };
 
 struct http_options {
-    const char *host;
-    uint16_t port;
-    int listen_fd; /* a socket from http_listen, which is closed here; 0: create one */
+    struct http_listeners *listeners; /* closed by the server, at the latest when it is closed */
+    struct tls_context *tls; /* for TCP; NULL: plain text. The caller closes it after the server. */
     uint32_t max_connections;
+    uint32_t max_connections_per_address; /* 0: no limit */
     size_t max_header_bytes, max_body_bytes;
     size_t max_bodies_bytes; /* of all requests that are being read */
+    size_t max_unsent_bytes; /* of all answers */
     unsigned header_timeout_ms, body_timeout_ms, idle_timeout_ms, write_timeout_ms;
 };
 
@@ -73,19 +82,27 @@ int http_server_open(struct http_server **out, struct event_base *base,
                      struct error *err);
 /* Closes every connection without calling the handler. */
 void http_server_close(struct http_server *s);
-const char *http_server_url(const struct http_server *s); /* "http://127.0.0.1:8080" */
+/* "http://127.0.0.1:8080, unix:/run/radish.sock" */
+const char *http_server_url(const struct http_server *s);
 uint32_t http_server_connections(const struct http_server *s);
 /* Closes idle connections now, and the others after their answers. Until the last answer is sent,
  * new connections are accepted and told that the server is stopping. */
 void http_server_drain(struct http_server *s);
+/* Reads the certificate again; if that fails, logs it and keeps the old one. */
+void http_server_reload_tls(struct http_server *s);
+/* The most memory that connections with their requests and answers take. */
+size_t http_memory_bound(const struct http_options *options);
 
 /* The request. */
 const struct http_parser *http_request(const struct http_exchange *x);
 /* The caller frees the body. It counts toward max_bodies_bytes until http_body_freed. */
 struct strbuf http_take_body(struct http_exchange *x);
 void http_body_freed(struct http_server *s, size_t n_bytes);
+/* Numeric addresses; "unix" for a Unix socket. */
 const char *http_peer_address(const struct http_exchange *x);
 const char *http_local_address(const struct http_exchange *x);
+/* The peer is on this machine: it came over loopback or a Unix socket. It may be a proxy. */
+bool http_peer_is_local(const struct http_exchange *x);
 /* HTTP_MEMORY_BYTES for the handler's notes on a request: zeroed when the head arrives, kept until
  * the exchange is over. */
 void *http_memory(struct http_exchange *x);

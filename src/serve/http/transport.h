@@ -1,0 +1,67 @@
+#ifndef RADISH_SERVE_HTTP_TRANSPORT_H
+#define RADISH_SERVE_HTTP_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The bytes of one connection, encrypted or not. The owner reads `input` and writes answers, and
+ * does not know which it is.
+ *
+ *   without TLS ──────────────────────────────────────► open
+ *   with TLS ────► first byte ─┬─ 0x16 ──► handshake ──► open
+ *                              └─ another ────────────► open, in plain text: see
+ *                                                       transport_is_plain_on_tls
+ *
+ * A turn of the event loop reads and writes a bounded number of bytes of each connection, so that a
+ * fast client does not keep others waiting. */
+struct transport;
+struct tls_context;
+struct event_base;
+struct evbuffer;
+
+enum {
+    TRANSPORT_READ_BYTES = 16 * 1024,   /* a turn; a whole TLS record */
+    TRANSPORT_WRITE_BYTES = 256 * 1024, /* a turn */
+};
+
+enum transport_end {
+    TRANSPORT_EOF,     /* the client sends no more; it may still read */
+    TRANSPORT_FAILED,  /* the connection is broken, or TLS is */
+    TRANSPORT_TIMEOUT, /* the client has read nothing for write_timeout_ms */
+};
+
+/* All are called from the event loop, never from within a function of this header, and may close
+ * the transport. */
+struct transport_events {
+    void (*received)(void *owner); /* `input` has grown */
+    void (*sent)(void *owner);     /* a part of the output is sent */
+    void (*ended)(void *owner, enum transport_end how);
+};
+
+/* Takes the socket, also if it fails: returns NULL without memory. `tls`: NULL for plain text. */
+struct transport *transport_open(struct event_base *base, int fd, struct tls_context *tls,
+                                 unsigned write_timeout_ms, const struct transport_events *events,
+                                 void *owner);
+/* Tells a TLS client that this is the end, if all output is sent. */
+void transport_close(struct transport *t);
+
+struct evbuffer *transport_input(struct transport *t);
+/* Bytes have arrived that the owner has not taken. */
+bool transport_has_unread(const struct transport *t);
+/* While reading is off, a hang-up is still noticed, and ends as TRANSPORT_FAILED. */
+void transport_read(struct transport *t, bool on);
+
+/* Queues bytes. Without memory for them the connection is cut, so that nothing follows the gap. */
+void transport_write(struct transport *t, const char *bytes, size_t len);
+/* Sends what is queued: at once if the socket takes it, and the rest from the loop. */
+void transport_flush(struct transport *t);
+size_t transport_unsent(const struct transport *t);
+
+/* Sends no more, and tells the client so; what it sends can still be read. */
+void transport_end_output(struct transport *t);
+/* Breaks the connection; the loop then reports its end. */
+void transport_cut(struct transport *t);
+/* The client speaks plain text on a port for TLS. */
+bool transport_is_plain_on_tls(const struct transport *t);
+
+#endif
