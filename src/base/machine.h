@@ -1,6 +1,7 @@
 #ifndef RADISH_BASE_MACHINE_H
 #define RADISH_BASE_MACHINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What this process may use: the machine's resources, or less if a container or a service manager
@@ -16,6 +17,9 @@ uint64_t machine_free_memory_bytes(void);
  */
 uint64_t machine_resident_bytes(void);
 uint64_t machine_heap_bytes(void);
+
+/* True if this process has a terminal that is still there. */
+bool machine_has_terminal(void);
 
 /* The same limits read from a tree of cgroup files: `root` is where it is mounted, and `groups` a
  * file like /proc/self/cgroup that says which groups the process is in. No limit: `n_cpus` or

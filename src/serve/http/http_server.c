@@ -31,7 +31,7 @@
 
 enum { LINGER_MS = 2000, ACCEPT_PAUSE_MS = 100, SPARE_FILES = 64 };
 enum { STREAM_PIECE = 64 * 1024 }; /* stream bytes sent without waiting for more */
-enum { CLIENT_CLOSED = 499 };      /* in the log, as in nginx */
+enum { CLIENT_CLOSED = 499 };      /* for the log */
 
 enum exchange_state {
     X_IDLE,     /* no part of a request yet */
@@ -120,17 +120,16 @@ static void arm(struct http_exchange *c, unsigned timeout_ms)
 
 /* ---- ending exchanges and connections ----------------------------------------------------- */
 
-static void log_exchange(struct http_exchange *c, const char *end)
+static void tell_over(struct http_exchange *c, bool hung_up)
 {
-    enum log_level level = c->quiet ? LOG_DEBUG : LOG_INFO;
-    if (!log_enabled(level))
-        return;
-    const struct http_parser *p = &c->parser;
-    const char *target = p->target_at ? http_parser_target(p) : "-";
-    log_write(level, "%s %.*s %d %.1f ms%s%s%s", p->method_at ? http_parser_method(p) : "-",
-              (int)strcspn(target, "?"), target, c->status,
-              (double)(clock_now_ns() - c->began_ns) * 1e-6, c->note.len ? ": " : "",
-              strbuf_str(&c->note), end);
+    const struct http_handler *handler = &c->server->handler;
+    const struct http_outcome outcome = {.status = c->status ? c->status : CLIENT_CLOSED,
+                                         .duration_ns = clock_now_ns() - c->began_ns,
+                                         .hung_up = hung_up,
+                                         .is_quiet = c->quiet,
+                                         .note = strbuf_str(&c->note)};
+    if (handler->over)
+        handler->over(handler->context, c, &outcome);
 }
 
 static void drop_body(struct http_exchange *c)
@@ -178,13 +177,10 @@ static void connection_close(struct http_exchange *c)
 /* The client is gone, or we are done with it. */
 static void connection_lost(struct http_exchange *c)
 {
-    if (c->state == X_RUNNING) {
-        struct http_server *s = c->server;
-        if (!c->status)
-            c->status = CLIENT_CLOSED;
-        s->handler.hangup(s->handler.context, c);
-        log_exchange(c, " (the client hung up)");
-    }
+    if (c->state == X_RUNNING)
+        c->server->handler.hangup(c->server->handler.context, c);
+    if (c->state == X_RUNNING || c->state == X_BODY)
+        tell_over(c, true);
     connection_close(c);
 }
 
@@ -350,7 +346,7 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
     strbuf_addf(&out, "Content-Length: %zu\r\n\r\n", len);
     if (x->parser.method != HTTP_HEAD)
         strbuf_add(&out, body, len);
-    log_exchange(x, ""); /* before the client can know */
+    tell_over(x, false);
     if (out.failed)
         x->close = true;
     else
@@ -417,7 +413,7 @@ void http_stream_end(struct http_exchange *x)
     assert(x->bev && x->streaming);
     if (x->chunked)
         strbuf_adds(&x->out, "0\r\n\r\n");
-    log_exchange(x, "");
+    tell_over(x, false);
     http_stream_flush(x);
     exchange_done(x);
 }
