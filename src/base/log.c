@@ -31,7 +31,6 @@ enum { MESSAGE_BYTES = 1000, LINE_BYTES = 4096, REPEATS = 8 };
 
 /* A warning of the last seconds. */
 struct repeat {
-    enum log_level level;
     uint64_t began_ns; /* 0: unused */
     uint32_t n;        /* how often it came again */
     char message[MESSAGE_BYTES];
@@ -198,7 +197,7 @@ static void repeat_end(struct repeat *r, uint64_t now_ns)
     if (r->n && line_may_begin()) {
         snprintf(text, sizeof text, "%s (repeated %u time%s in %.0f s)", r->message, r->n,
                  r->n == 1 ? "" : "s", (double)(now_ns - r->began_ns) * 1e-9);
-        message_write(r->level, text);
+        message_write(LOG_WARN, text);
     }
     r->began_ns = 0;
 }
@@ -211,12 +210,12 @@ static void repeats_expire(uint64_t now_ns)
 }
 
 /* True if the message is only counted. */
-static bool is_repeated(enum log_level level, const char *message, uint64_t now_ns)
+static bool is_repeated(const char *message, uint64_t now_ns)
 {
     struct repeat *oldest = &repeats[0];
     for (int i = 0; i < REPEATS; i++) {
         struct repeat *r = &repeats[i];
-        if (r->began_ns && r->level == level && strcmp(r->message, message) == 0) {
+        if (r->began_ns && strcmp(r->message, message) == 0) {
             r->n++;
             return true;
         }
@@ -225,7 +224,6 @@ static bool is_repeated(enum log_level level, const char *message, uint64_t now_
     }
     if (oldest->began_ns)
         repeat_end(oldest, now_ns);
-    oldest->level = level;
     oldest->began_ns = now_ns;
     oldest->n = 0;
     snprintf(oldest->message, sizeof oldest->message, "%s", message);
@@ -259,7 +257,7 @@ void log_write(enum log_level level, const char *format, ...)
     pthread_mutex_lock(&lock);
     const uint64_t now_ns = clock_now_ns();
     repeats_expire(now_ns);
-    if (!(level <= LOG_WARN && is_repeated(level, message, now_ns)) && line_may_begin())
+    if (!(level == LOG_WARN && is_repeated(message, now_ns)) && line_may_begin())
         message_write(level, message);
     pthread_mutex_unlock(&lock);
     errno = saved_errno;

@@ -10,7 +10,7 @@
  *   text  12:34:56.789 warn  the queue is full
  *   JSON  {"time":"2026-11-19T12:34:56.789Z","level":"warn","message":"the queue is full"}
  *
- * A warning or an error that comes again within 10 s is counted, not written: "... (repeated 37
+ * A warning that comes again within 10 s is counted, not written: "... (repeated 37
  * times in 10 s)" follows when they are over.
  *
  * If stderr is a pipe or a terminal that nobody reads, callers wait for it for at most a tenth of
