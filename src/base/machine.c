@@ -4,6 +4,7 @@
  * there: missing folders set no limit, and the root is the container's own group. */
 #include "base/machine.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdbool.h>
@@ -195,4 +196,12 @@ void machine_heap_trim(void)
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
+}
+
+bool machine_has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }

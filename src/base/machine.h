@@ -1,6 +1,7 @@
 #ifndef RADISH_BASE_MACHINE_H
 #define RADISH_BASE_MACHINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What this process may use: the machine's resources, or less if a container or a service manager
@@ -22,6 +23,9 @@ void machine_heap_is_lean(void);
 /* Gives all free memory of the heap back to the system. Takes a millisecond for each few MiB, and
  * stops threads that allocate. */
 void machine_heap_trim(void);
+
+/* True if this process has a terminal that is still there. */
+bool machine_has_terminal(void);
 
 /* The same limits read from a tree of cgroup files: `root` is where it is mounted, and `groups` a
  * file like /proc/self/cgroup that says which groups the process is in. No limit: `n_cpus` or

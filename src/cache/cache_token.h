@@ -136,4 +136,12 @@ static inline uint32_t cache_namespace_tenant(uint64_t ns)
     return (uint32_t)(ns >> 44);
 }
 
+/* Whose tokens these are: the namespace's tenant or, after a shared prompt, the last one's owner.
+ * 0: everyone's. */
+static inline uint32_t cache_tenant(uint64_t ns, uint64_t last)
+{
+    const uint32_t tenant = cache_namespace_tenant(ns);
+    return tenant ? tenant : cache_token_owner(last);
+}
+
 #endif

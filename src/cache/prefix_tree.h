@@ -263,11 +263,12 @@ struct tree_entry {
     uint64_t last; /* and its last one; 0 of a root */
 };
 
-/* Lists nodes that end where a stored sequence ends (a leaf, or a marked end), in the order of
- * their index, starting at `*cursor` (0: the beginning). Fills in at most `max`, visits at most
- * `max_visits` nodes, and sets `*cursor` to where to continue; 0 at the end. */
-uint32_t prefix_tree_list(const struct prefix_tree *t, node_id *cursor, struct tree_entry *out,
-                          uint32_t max, uint32_t max_visits);
+/* Lists nodes that end where a stored sequence ends (a leaf, or a marked end), of one tenant (0: of
+ * all), in the order of their index, starting at `*cursor` (0: the beginning). Fills in at most
+ * `max`, visits at most `max_visits` nodes, and sets `*cursor` to where to continue; 0 at the end.
+ */
+uint32_t prefix_tree_list(const struct prefix_tree *t, uint32_t tenant, node_id *cursor,
+                          struct tree_entry *out, uint32_t max, uint32_t max_visits);
 /* The tree from its roots down to `max_level` (roots are level 0), level by level, siblings most
  * recently used first; at most `max`. Returns how many. */
 uint32_t prefix_tree_outline(const struct prefix_tree *t, uint32_t max_level,

@@ -48,14 +48,21 @@ static void describe(const struct prefix_tree *t, node_id node, struct tree_entr
         out->last = t->pool->token[x->last];
 }
 
-uint32_t prefix_tree_list(const struct prefix_tree *t, node_id *cursor, struct tree_entry *out,
-                          uint32_t max, uint32_t max_visits)
+static bool is_of(const struct prefix_tree *t, uint32_t tenant, const struct tree_node *x)
+{
+    return !tenant || cache_tenant(t->spaces[x->space].ns, t->pool->token[x->last]) == tenant;
+}
+
+uint32_t prefix_tree_list(const struct prefix_tree *t, uint32_t tenant, node_id *cursor,
+                          struct tree_entry *out, uint32_t max, uint32_t max_visits)
 {
     uint32_t n = 0;
     node_id node = *cursor ? *cursor : 1;
     for (; node <= t->n_made && n < max && max_visits > 0; node++, max_visits--) {
         /* Unused nodes have no pages, and neither do roots. */
         if (t->nodes[node].length == 0 || node_is_invalid(t, node))
+            continue;
+        if (!is_of(t, tenant, &t->nodes[node]))
             continue;
         if (node_is_leaf(t, node) || page_is_end(t, t->nodes[node].last))
             describe(t, node, &out[n++]);

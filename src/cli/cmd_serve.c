@@ -1,5 +1,6 @@
 /* `radish serve`: the HTTP server. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,20 +15,23 @@
 #include "cli/runtime.h"
 #include "cli/serve_network.h"
 #include "serve/api/loading.h"
+#include "serve/http/host_rules.h"
 #include "serve/server.h"
 
 static struct server_options server = SERVER_OPTIONS_DEFAULT;
 
 static uint32_t timeout_s, grace_s = 10;
 static const char *alias;
-static const char *admin_key, *tool_format;
-static struct string_list allowed_hosts, api_keys, api_key_files, shared_prompts;
+static const char *admin_key, *limits, *tool_format;
+static int log_format;
+static struct string_list allowed_hosts, allowed_origins, api_keys, api_key_files, shared_prompts;
 static struct cache_size tenant_cache;
 
 enum { LEVEL_NOT_GIVEN = -1 };
 static int log_level = LEVEL_NOT_GIVEN; /* enum log_level */
 
 static const char *const log_level_names[] = {"error", "warn", "info", "debug", NULL};
+static const char *const log_formats[] = {"text", "json", NULL};    /* in enum order */
 static const char *const fallback_names[] = {"none", "mock", NULL}; /* in enum order */
 
 static const struct option serve_options[] = {
@@ -51,13 +55,17 @@ static const struct option serve_options[] = {
     UINT("shutdown-grace", &grace_s, "S", 0, 1e6,
          "seconds that running answers have to finish after SIGINT or SIGTERM (default 10)"),
     LIST("allowed-host", &allowed_hosts, "NAME",
-         "also accept requests with this Host or Origin header (*: any); repeatable"),
+         "also accept requests for this host name (*: any); repeatable"),
+    LIST("allowed-origin", &allowed_origins, "ORIGIN",
+         "also let web pages from here use the server: https://chat.example (*: any); repeatable"),
     LIST("api-key", &api_keys, "[TENANT:]KEY",
          "accept only requests with a key; each tenant has its own cache; repeatable"),
     LIST("api-key-file", &api_key_files, "FILE",
-         "file of keys, one [TENANT:]KEY or admin:KEY per line; hides them from `ps`; repeatable"),
+         "file of keys and settings, or sha256:DIGESTs (printf %s KEY | sha256sum); repeatable"),
     STRING("admin-key", &admin_key, "KEY",
-           "key of the operator, who may inspect and clear the cache"),
+           "key of an admin, who may inspect and clear the cache and read /stats"),
+    STRING("limits", &limits, "LIMITS",
+           "default of each key, or each address if there are no keys: requests-per-minute=60,..."),
     FLAG("share-cache", &server.share_cache,
          "let tenants share one cache; response times then reveal what others have asked"),
     LIST("shared-prompt", &shared_prompts, "FILE",
@@ -70,6 +78,8 @@ static const struct option serve_options[] = {
     FLAG("strict-model", &server.strict_model, "reject requests that name another model"),
     CHOICE("log-level", &log_level, "LEVEL", log_level_names,
            "how much to log: error, warn, info (default) or debug"),
+    CHOICE("log-format", &log_format, "FORMAT", log_formats,
+           "how to log: text (default), or json, an object per line"),
     {0},
 };
 
@@ -106,18 +116,35 @@ static int alias_parse(struct error *err)
     return 0;
 }
 
-/* Messages about a bad key must not contain the key. */
 static int keys_read(struct error *err)
 {
+    static struct api_keys keys;
+    keys.sources = (struct key_sources){.lines = api_keys.items,
+                                        .n_lines = api_keys.n,
+                                        .files = api_key_files.items,
+                                        .n_files = api_key_files.n,
+                                        .admin_key = admin_key};
+    server.keys = &keys;
+    return api_keys_read(&keys, err);
+}
+
+/* For keys without limits of their own or, without keys, for each address. */
+static int limits_parse(struct error *err)
+{
     struct error cause;
-    for (size_t i = 0; i < api_keys.n; i++)
-        if (api_keys_add(&server.keys, api_keys.items[i], &cause))
-            return error_set(err, cause.code, "--api-key number %zu: %s", i + 1, cause.message);
-    for (size_t i = 0; i < api_key_files.n; i++)
-        if (api_keys_add_file(&server.keys, api_key_files.items[i], &cause))
-            return error_set(err, cause.code, "--api-key-file %s", cause.message);
-    if (admin_key && api_keys_add_admin(&server.keys, admin_key, &cause))
-        return error_set(err, cause.code, "--admin-key: %s", cause.message);
+    return limits && limits_read(&server.limits, limits, &cause)
+               ? error_set(err, cause.code, "--limits: %s", cause.message)
+               : 0;
+}
+
+static int origins_check(struct error *err)
+{
+    for (size_t i = 0; i < allowed_origins.n; i++)
+        if (!origin_is_valid(allowed_origins.items[i]))
+            return error_set(err, ERROR_INPUT,
+                             "--allowed-origin '%s' is not an origin: write SCHEME://HOST or "
+                             "SCHEME://HOST:PORT, such as https://chat.example, or *",
+                             allowed_origins.items[i]);
     return 0;
 }
 
@@ -143,7 +170,7 @@ static int tenants_read(struct error *err)
                          : shared_prompts.n ? "shared-prompt"
                          : caps             ? "tenant-cache-size"
                                             : NULL;
-    if (lonely && server.keys.n_keys == 0)
+    if (lonely && server.keys->n_keys == 0)
         return error_set(err, ERROR_INPUT,
                          "--%s needs tenants: give each one a key with --api-key TENANT:KEY",
                          lonely);
@@ -188,12 +215,15 @@ static int options_finish(struct error *err)
 {
     if (log_level != LEVEL_NOT_GIVEN)
         log_set_level((enum log_level)log_level);
+    log_set_format((enum log_format)log_format);
     server.request_timeout_ms = timeout_s * 1000;
     server.shutdown_grace_ms = grace_s * 1000;
     server.allowed_hosts = allowed_hosts.items;
     server.n_allowed_hosts = allowed_hosts.n;
+    server.allowed_origins = allowed_origins.items;
+    server.n_allowed_origins = allowed_origins.n;
     return serve_network_finish(&server, err) || alias_parse(err) || tool_format_check(err) ||
-                   keys_read(err) || tenants_read(err)
+                   keys_read(err) || tenants_read(err) || limits_parse(err) || origins_check(err)
                ? -1
                : 0;
 }
@@ -281,6 +311,17 @@ static int serve_model(struct runtime *r, struct error *err)
     return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;
 }
 
+/* A service may be told to reload before it has loaded: the server does so when it runs. In a
+ * terminal, SIGHUP still ends the command. */
+static void hangup_hold(void)
+{
+    sigset_t hangup;
+    sigemptyset(&hangup);
+    sigaddset(&hangup, SIGHUP);
+    if (!machine_has_terminal())
+        pthread_sigmask(SIG_BLOCK, &hangup, NULL);
+}
+
 static int serve_run(const struct command *command, int argc, char **argv)
 {
     struct option_set set;
@@ -289,6 +330,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
     struct error err;
     int status;
     log_set_default(LOG_INFO);
+    hangup_hold();
     server.start_ns = clock_now_ns();
     server.start_bytes = machine_resident_bytes();
     machine_heap_is_lean();
@@ -302,7 +344,8 @@ static int serve_run(const struct command *command, int argc, char **argv)
         runtime_close(&runtime);
     }
     serve_network_close(&server);
-    api_keys_free(&server.keys);
+    if (server.keys)
+        api_keys_free(server.keys);
     return failed ? command_fail_option(command, &err) : EXIT_OK;
 }
 

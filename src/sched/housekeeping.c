@@ -73,7 +73,8 @@ static void query_look(struct scheduler *s, struct cache_query *q)
     if (q->type == QUERY_OUTLINE) {
         q->n_entries = prefix_tree_outline(tree, q->max_level, q->entries, q->max_entries);
     } else {
-        q->n_entries = prefix_tree_list(tree, &q->cursor, q->entries, q->max_entries, LIST_VISITS);
+        q->n_entries = prefix_tree_list(tree, q->tenant, &q->cursor, q->entries, q->max_entries,
+                                        LIST_VISITS);
         q->n_events = prefix_tree_events(tree, q->events, PRESSURE_EVENTS);
     }
     query_end(s, q);

@@ -229,6 +229,7 @@ struct cache_query {
     enum cache_query_type type;
     bool in_one_namespace; /* CLEAR: only in `ns` */
     uint64_t ns;
+    uint32_t tenant;    /* ENTRIES: only this tenant's; 0: all */
     node_id cursor;     /* ENTRIES: where to begin (0: start); then where to continue (0: end) */
     uint32_t max_level; /* OUTLINE */
     struct tree_entry *entries; /* [max_entries], the caller's */

@@ -1,4 +1,4 @@
-/* Inspecting and clearing the cache, for the operator. Runs on the event loop's thread.
+/* Inspecting and clearing the cache, for admins. Runs on the event loop's thread.
  *
  * A query belongs to the scheduler until `is_done`, even if the client hangs up. So the answer's
  * memory outlives its exchange, and only the pump frees it. */
@@ -84,11 +84,11 @@ static void answer_begin(struct api *api, struct http_exchange *x, struct cache_
 
 void cache_list_begin(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)who;
     struct query_value values[QUERY_MAX_PARAMS];
     if (values_read(x, cache_list_params, values))
         answer_begin(api, x,
                      (struct cache_answer){.query = {.type = QUERY_ENTRIES,
+                                                     .tenant = who->is_admin ? 0 : who->tenant,
                                                      .cursor = values[LIST_AFTER].number,
                                                      .max_entries = values[LIST_LIMIT].number}});
 }
@@ -111,7 +111,7 @@ void cache_tree_begin(struct api *api, struct http_exchange *x, const struct req
 static int clear_tenant(const struct api *api, const char *name, struct cache_answer *a,
                         struct api_error *e)
 {
-    uint32_t tenant = api_keys_tenant(&api->options->keys, name);
+    uint32_t tenant = api_keys_tenant(api->options->keys, name);
     if (tenant == 0)
         return api_error_set(e, 404, "tenant", "no tenant '%s'", name);
     if (api->tenants.share_cache)
@@ -168,7 +168,7 @@ static void reply_done(struct api *api, struct cache_answer *a)
     const struct kv_group *groups = api->options->engine->info.groups;
     struct cache_view v = {.model_name = api->options->model_name,
                            .tokenizer = api->options->prompt->tokenizer,
-                           .keys = &api->options->keys,
+                           .keys = api->options->keys,
                            .page_bytes = groups[0].page_bytes,
                            .window_page_bytes = groups[1].page_bytes,
                            .now_ns = clock_now_ns(),

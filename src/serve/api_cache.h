@@ -4,7 +4,7 @@
 #include "serve/api/api.h"
 #include "serve/request/query_params.h"
 
-/* The cache's endpoints, for the operator. The scheduler's thread answers their queries:
+/* The cache's endpoints, for admins. The scheduler's thread answers their queries:
  *
  *   request ─► cache_query ──► scheduler, between two steps ──► is_done ─► pump: the answer
  *                  └── if the client hangs up: the query is freed when it is done

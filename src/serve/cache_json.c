@@ -189,15 +189,11 @@ static void text_add(struct json_writer *w, const struct cache_view *v, const st
     strbuf_free(&text);
 }
 
-/* The tenant of an entry: the namespace's tenant or, after a shared prompt, the last token's owner.
- * null: everyone. */
+/* null: everyone's. */
 static void tenant_add(struct json_writer *w, const struct cache_view *v,
                        const struct tree_entry *e)
 {
-    uint32_t tenant = cache_namespace_tenant(e->ns);
-    if (tenant == 0)
-        tenant = cache_token_owner(e->last);
-    const char *name = api_keys_tenant_name(v->keys, tenant);
+    const char *name = api_keys_tenant_name(v->keys, cache_tenant(e->ns, e->last));
     if (name)
         json_add_string(w, "tenant", name);
     else
@@ -226,25 +222,32 @@ static void entry_add(struct json_writer *w, const struct cache_view *v, const s
     json_object_end(w);
 }
 
-void cache_list_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q)
+static void statistics_add(struct json_writer *w, const struct cache_view *v,
+                           const struct cache_query *q)
 {
     const struct tree_stats *tree = &v->stats.tree;
+    use_add(w, v);
+    hits_add(w, &v->stats);
+    gone_add(w, "evicted", v, tree->evicted_nodes, tree->evicted_pages,
+             tree->sides[0].evicted_interior + tree->sides[0].evicted_tails);
+    gone_add(w, "expired", v, tree->expired_nodes, tree->expired_pages, tree->sides[0].expired);
+    gone_add(w, "cleared", v, tree->cleared_nodes, tree->cleared_pages, tree->sides[0].cleared);
+    depths_add(w, tree);
+    requests_add(w, &v->stats);
+    json_array_begin(w, "pressure");
+    for (uint32_t i = 0; i < q->n_events; i++)
+        pressure_add(w, v, &q->events[i]);
+    json_array_end(w);
+}
+
+void cache_list_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q)
+{
     struct json_writer w = {.out = out};
     json_object_begin(&w, NULL);
     json_add_string(&w, "object", "cache");
     json_add_string(&w, "model", v->model_name);
-    use_add(&w, v);
-    hits_add(&w, &v->stats);
-    gone_add(&w, "evicted", v, tree->evicted_nodes, tree->evicted_pages,
-             tree->sides[0].evicted_interior + tree->sides[0].evicted_tails);
-    gone_add(&w, "expired", v, tree->expired_nodes, tree->expired_pages, tree->sides[0].expired);
-    gone_add(&w, "cleared", v, tree->cleared_nodes, tree->cleared_pages, tree->sides[0].cleared);
-    depths_add(&w, tree);
-    requests_add(&w, &v->stats);
-    json_array_begin(&w, "pressure");
-    for (uint32_t i = 0; i < q->n_events; i++)
-        pressure_add(&w, v, &q->events[i]);
-    json_array_end(&w);
+    if (!q->tenant) /* the statistics are about everyone */
+        statistics_add(&w, v, q);
     json_array_begin(&w, "data");
     for (uint32_t i = 0; i < q->n_entries; i++)
         entry_add(&w, v, &q->entries[i]);

@@ -6,7 +6,7 @@
 #include "sched/scheduler.h"
 #include "serve/api/api_keys.h"
 
-/* The cache as JSON, for the operator. Pure functions of their arguments. */
+/* The cache as JSON, for admins. Pure functions of their arguments. */
 struct cache_view {
     struct scheduler_stats stats;
     const char *model_name;
@@ -17,7 +17,8 @@ struct cache_view {
     int64_t now_unix;                       /* the same moment, in seconds */
 };
 
-/* Statistics of the cache and a page of its entries. `q` is an answered QUERY_ENTRIES. */
+/* A page of the cache's entries and, unless they are those of one tenant, its statistics. `q` is an
+ * answered QUERY_ENTRIES. */
 void cache_list_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q);
 /* An answered QUERY_OUTLINE as nested nodes, at most `limit` of them. If the query found more than
  * `limit`, the answer says that it is truncated. */

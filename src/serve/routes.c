@@ -15,16 +15,12 @@
 #include "serve/api_ollama.h"
 #include "serve/completion/completion.h"
 
-#define MODELS_PREFIX "/v1/models/"
+#define MODELS_PREFIX "/models/"
 
 enum { MAX_ALLOW = 64 };
 
-/* What the header of a request says; kept in the exchange's memory. */
-struct found {
-    const struct route *route;
-    struct requester who; /* not known for open routes */
-};
-static_assert(sizeof(struct found) <= HTTP_MEMORY_BYTES, "it lies in the exchange");
+/* A path may be given without it. */
+static const char v1[] = "/v1";
 
 /* ---- the routes --------------------------------------------------------------------------- */
 
@@ -109,7 +105,8 @@ static void get_model(struct api *api, struct http_exchange *x, const struct req
     struct strbuf path = STRBUF_INIT, json = STRBUF_INIT;
     request_path(http_request(x), &path);
     const char *model = api->options->model_name;
-    const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
+    const char *name = path.failed ? model
+                                   : strstr(path.data, MODELS_PREFIX) + strlen(MODELS_PREFIX);
     if (!api_has_model(api, name)) {
         struct api_error e;
         api_model_not_found(api, name, &e);
@@ -163,6 +160,7 @@ static void get_stats(struct api *api, struct http_exchange *x, const struct req
         {"lookups_common", s.lookups[MATCH_COMMON]},
         {"lookups_supersequence", s.lookups[MATCH_SUPERSEQUENCE]},
         {"lookups_prefix", s.lookups[MATCH_PREFIX]},
+        {"keys_compared", api->options->keys->n_compared},
     };
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
@@ -220,51 +218,50 @@ static void post_warm(struct api *api, struct http_exchange *x, const struct req
 }
 
 const struct route api_routes[] = {
-    {"/v1/chat/completions", HTTP_POST, 0, post_chat,
+    {"/v1/chat/completions", HTTP_POST, ROUTE_METERED, post_chat,
      "a chat completion, whole or streamed (OpenAI)", NULL},
-    {"/v1/completions", HTTP_POST, 0, post_text, "a text completion, whole or streamed (OpenAI)",
-     NULL},
-    {"/chat/completions", HTTP_POST, 0, post_chat, "the same as `/v1/chat/completions`", NULL},
-    {"/completions", HTTP_POST, 0, post_text, "the same as `/v1/completions`", NULL},
-    {"/completion", HTTP_POST, 0, post_llama, "a text completion, whole or streamed (llama-server)",
-     NULL},
-    {"/infill", HTTP_POST, 0, post_infill, "the text at an editor's cursor (llama-server)", NULL},
+    {"/v1/completions", HTTP_POST, ROUTE_METERED, post_text,
+     "a text completion, whole or streamed (OpenAI)", NULL},
+    {"/completion", HTTP_POST, ROUTE_METERED, post_llama,
+     "a text completion, whole or streamed (llama-server)", NULL},
+    {"/infill", HTTP_POST, ROUTE_METERED, post_infill,
+     "the text at an editor's cursor (llama-server)", NULL},
     {"/props", HTTP_GET, 0, llama_props,
      "the model and the default request settings (llama-server)", NULL},
-    {"/slots", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, llama_slots,
+    {"/slots", HTTP_GET, ROUTE_ADMIN | ROUTE_QUIET, llama_slots,
      "what is running now, without any text (llama-server)", NULL},
-    {"/tokenize", HTTP_POST, 0, post_tokenize, "the tokens of a text", NULL},
-    {"/detokenize", HTTP_POST, 0, post_detokenize, "the text of a list of tokens", NULL},
-    {"/apply-template", HTTP_POST, 0, post_render,
+    {"/tokenize", HTTP_POST, ROUTE_METERED, post_tokenize, "the tokens of a text", NULL},
+    {"/detokenize", HTTP_POST, ROUTE_METERED, post_detokenize, "the text of a list of tokens",
+     NULL},
+    {"/apply-template", HTTP_POST, ROUTE_METERED, post_render,
      "a conversation as the model's chat template renders it", NULL},
-    {"/v1/chat/completions/input_tokens", HTTP_POST, 0, post_count,
+    {"/v1/chat/completions/input_tokens", HTTP_POST, ROUTE_METERED, post_count,
      "the number of tokens in a conversation's prompt (llama-server)", NULL},
-    {"/chat/completions/input_tokens", HTTP_POST, 0, post_count,
-     "the same as `/v1/chat/completions/input_tokens`", NULL},
-    {"/v1/cache/warm", HTTP_POST, 0, post_warm, "computes a prompt and caches it for later", NULL},
+    {"/v1/cache/warm", HTTP_POST, ROUTE_METERED, post_warm,
+     "computes a prompt and caches it for later", NULL},
     {"/v1/models", HTTP_GET, 0, get_models, "the loaded model, as a list", NULL},
-    {"/models", HTTP_GET, 0, get_models, "the same as `/v1/models`", NULL},
-    {MODELS_PREFIX, HTTP_GET, 0, get_model, "the model and its context window", NULL},
-    {"/v1/cache", HTTP_GET, ROUTE_OPERATOR, cache_list_begin,
-     "cache statistics, and the cache's entries, one page at a time", cache_list_params},
-    {"/v1/cache", HTTP_DELETE, ROUTE_OPERATOR, cache_clear_begin,
+    {"/v1" MODELS_PREFIX, HTTP_GET, 0, get_model, "the model and its context window", NULL},
+    {"/v1/cache", HTTP_GET, ROUTE_OWN, cache_list_begin,
+     "cache statistics, and the cache's entries, one page at a time; a tenant gets only its "
+     "entries",
+     cache_list_params},
+    {"/v1/cache", HTTP_DELETE, ROUTE_ADMIN, cache_clear_begin,
      "clears everything that is not in use, and says how much that was", cache_clear_params},
-    {"/v1/cache/tree", HTTP_GET, ROUTE_OPERATOR, cache_tree_begin,
+    {"/v1/cache/tree", HTTP_GET, ROUTE_ADMIN, cache_tree_begin,
      "the cache as nested nodes, most recently used first", cache_tree_params},
-    {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
+    {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
      "`{\"status\":\"ok\"}`; 503 and `stopping` while the server shuts down, 503 and an error "
      "while "
      "the model loads; has `\"fallback\":\"mock\"` if the model failed to load (`--fallback mock`)",
      NULL},
-    {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same as `/health`", NULL},
-    {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats, "scheduler and cache counters",
+    {"/stats", HTTP_GET, ROUTE_ADMIN | ROUTE_QUIET, get_stats, "scheduler and cache counters",
      NULL},
     {"/", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_root, "`radish is running`", NULL},
-    {"/api/chat", HTTP_POST, ROUTE_ANY_TYPE, ollama_chat_begin,
+    {"/api/chat", HTTP_POST, ROUTE_ANY_TYPE | ROUTE_METERED, ollama_chat_begin,
      "a chat completion, streamed unless `stream` is false (Ollama)", NULL},
-    {"/api/generate", HTTP_POST, ROUTE_ANY_TYPE, ollama_generate_begin,
+    {"/api/generate", HTTP_POST, ROUTE_ANY_TYPE | ROUTE_METERED, ollama_generate_begin,
      "an answer to a prompt, or the continuation of a raw prompt (Ollama)", NULL},
-    {"/api/show", HTTP_POST, ROUTE_ANY_TYPE, ollama_show_begin,
+    {"/api/show", HTTP_POST, ROUTE_ANY_TYPE | ROUTE_METERED, ollama_show_begin,
      "the model's template, parameters and capabilities (Ollama)", NULL},
     {"/api/tags", HTTP_GET, 0, ollama_get_tags, "the loaded model, as a list (Ollama)", NULL},
     {"/api/ps", HTTP_GET, 0, ollama_get_ps,
@@ -285,12 +282,19 @@ const struct route api_routes[] = {
 };
 const size_t n_api_routes = sizeof api_routes / sizeof *api_routes;
 
+/* True if `path` is that one; a '/' at the end of `pattern` matches anything after it. */
+static bool path_matches(const char *pattern, const char *path)
+{
+    size_t len = strlen(pattern);
+    bool open = len > 1 && pattern[len - 1] == '/';
+    return open ? strncmp(path, pattern, len) == 0 && path[len] : strcmp(path, pattern) == 0;
+}
+
 static bool route_has_path(const struct route *route, const char *path)
 {
-    size_t len = strlen(route->path);
-    bool open = len > 1 && route->path[len - 1] == '/';
-    return open ? strncmp(path, route->path, len) == 0 && path[len]
-                : strcmp(path, route->path) == 0;
+    static const size_t n = sizeof v1 - 1;
+    bool may_lack_v1 = strncmp(route->path, v1, n) == 0 && route->path[n] == '/';
+    return path_matches(route->path, path) || (may_lack_v1 && path_matches(route->path + n, path));
 }
 
 static bool route_has_method(const struct route *route, enum http_method method)
@@ -346,14 +350,17 @@ static int check_origin(const struct api *api, struct http_exchange *x, struct a
     if (!origin)
         return 0;
     const char *host = http_parser_host(http_request(x));
-    if (!origin_is_allowed(&api->rules, origin, host, http_local_address(x)))
+    if (!origin_is_allowed(&api->rules, origin, host))
         return api_error_set(e, 403, NULL,
                              "pages from the origin '%.100s' may not use this server. If you trust "
-                             "them, start the server with --allowed-host and the host's name",
-                             origin);
+                             "them, start the server with --allowed-origin %.100s",
+                             origin, origin);
     http_add_field(x, "Access-Control-Allow-Origin", origin);
     http_add_field(x, "Access-Control-Expose-Headers",
-                   "x-request-id, x-radish-ignored, x-radish-replayed-tokens");
+                   "x-request-id, x-radish-ignored, x-radish-replayed-tokens, retry-after, "
+                   "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+                   "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
+                   "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens");
     http_add_field(x, "Vary", "Origin");
     return 0;
 }
@@ -406,30 +413,32 @@ static int check_stopping(const struct api *api, struct http_exchange *x, struct
     return -1;
 }
 
-static int check_operator(const struct api *api, const struct requester *who, struct api_error *e)
+static int check_admin(const struct api *api, const struct requester *who, struct api_error *e)
 {
-    if (who->is_operator)
+    if (who->is_admin)
         return 0;
     return api_error_set(
         e, 403, NULL,
-        api->options->keys.n_keys
-            ? "this request needs the operator's key (--admin-key, or admin:KEY in a key file)"
-            : "only the server's operator may do this: send the request from the "
-              "server's own machine, or start the server with --admin-key");
+        api->options->keys->n_keys
+            ? "this request needs an admin's key (--admin-key, or role=admin in a key file)"
+            : "only an admin may do this. Without keys, that is who asks from the server's own "
+              "machine, not through a proxy, while the server listens only there; else start the "
+              "server with --admin-key");
 }
 
 /* Finds out who sends the request, and whether they may use the route. If the path does not exist
  * (`route` is NULL), only those who have a key are told so. */
-static int check_requester(const struct api *api, struct http_exchange *x,
-                           const struct route *route, struct requester *who, struct api_error *e)
+static int check_requester(struct api *api, struct http_exchange *x, const struct route *route,
+                           struct api_error *e)
 {
-    if (route && (route->flags & ROUTE_OPEN))
+    const struct requester *who = &access_of(x)->who;
+    const unsigned flags = route ? route->flags : 0;
+    if (flags & ROUTE_OPEN)
         return 0;
-    if (api_identify(api, x, who, e))
+    if (api_identify(api, x, e))
         return -1;
-    unsigned flags = route ? route->flags : 0;
-    if ((flags & ROUTE_OPERATOR) || ((flags & ROUTE_NO_TENANTS) && who->tenant))
-        return check_operator(api, who, e);
+    if ((flags & ROUTE_ADMIN) || ((flags & ROUTE_OWN) && !who->tenant))
+        return check_admin(api, who, e);
     return 0;
 }
 
@@ -444,26 +453,24 @@ static int refuse_path(const struct http_parser *p, const char *path, struct api
         int status;
         const char *message;
     } known[] = {
-        {"/v1/embeddings", 501, embeddings},
         {"/embeddings", 501, embeddings},
         {"/embedding", 501, embeddings},
-        {"/v1/rerank", 501, reranking},
-        {"/v1/reranking", 501, reranking},
         {"/rerank", 501, reranking},
         {"/reranking", 501, reranking},
-        {"/v1/responses", 501,
+        {"/responses", 501,
          "radish does not have OpenAI's Responses API yet; use /v1/chat/completions"},
-        {"/v1/messages", 501,
+        {"/messages", 501,
          "radish does not have Anthropic's Messages API yet; use /v1/chat/completions"},
-        {"/v1/audio", 501, "radish does not support audio"},
-        {"/v1/images", 501, "radish does not generate images"},
+        {"/audio", 501, "radish does not support audio"},
+        {"/images", 501, "radish does not generate images"},
         {"/lora-adapters", 501, "radish does not support LoRA adapters"},
-        {"/metrics", 404, "no route /metrics; counters are at /stats"},
-        {"/v1/stats", 404, "no route /v1/stats; counters are at /stats"},
+        {"/metrics", 404, "no such route; counters are at /stats"},
+        {"/stats", 404, "no such route; counters are at /stats"},
     };
+    const char *bare = path + (strncmp(path, "/v1/", 4) == 0 ? sizeof v1 - 1 : 0);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         size_t len = strlen(known[i].path);
-        if (strncmp(path, known[i].path, len) == 0 && (!path[len] || path[len] == '/'))
+        if (strncmp(bare, known[i].path, len) == 0 && (!bare[len] || bare[len] == '/'))
             return api_error_set(e, known[i].status, NULL, "%s", known[i].message);
     }
     return api_error_set(e, 404, NULL, "no route %.200s; chat is at %s", http_parser_target(p),
@@ -517,14 +524,14 @@ static void route_head(struct api *api, struct http_exchange *x)
     const struct http_parser *p = http_request(x);
     struct strbuf path = STRBUF_INIT;
     struct api_error e;
-    struct found *found = http_memory(x);
     request_path(p, &path);
     const struct route *route = route_find(strbuf_str(&path), p->method);
-    found->route = route;
+    access_of(x)->route = route;
     bool posts = route && route->method == HTTP_POST;
-    if (check_requester(api, x, route, &found->who, &e) || (!route && refuse_route(x, &path, &e)) ||
+    if (check_requester(api, x, route, &e) || (!route && refuse_route(x, &path, &e)) ||
         (posts && (check_content_type(x, route, &e) || check_content_encoding(x, &e) ||
-                   check_stopping(api, x, &e))))
+                   check_stopping(api, x, &e))) ||
+        ((route->flags & ROUTE_METERED) && access_admit(&api->limiter, x, &e)))
         api_reply_error(x, &e);
     else if (route->flags & ROUTE_QUIET)
         http_log_quietly(x);
@@ -537,6 +544,7 @@ static void on_head(void *context, struct http_exchange *x)
     struct api *api = context;
     const struct http_parser *p = http_request(x);
     struct api_error e;
+    access_identify(x);
     if (check_host(api, x, &e) || check_origin(api, x, &e)) {
         api_reply_error(x, &e);
     } else if (p->method != HTTP_OPTIONS) {
@@ -555,13 +563,14 @@ static void on_head(void *context, struct http_exchange *x)
 static void on_request(void *context, struct http_exchange *x)
 {
     struct api *api = context;
-    const struct found found = *(struct found *)http_memory(x); /* a copy: answering clears it */
+    const struct access *a = access_of(x);
+    const struct requester who = a->who; /* a copy: answering clears it */
     struct api_error e;
     /* The server may have started to stop while the body arrived. */
-    if (found.route->method == HTTP_POST && check_stopping(api, x, &e))
+    if (a->route->method == HTTP_POST && check_stopping(api, x, &e))
         api_reply_error(x, &e);
     else
-        found.route->run(api, x, &found.who);
+        a->route->run(api, x, &who);
 }
 
 static void on_refused(void *context, struct http_exchange *x, int status, const char *message)
@@ -590,6 +599,15 @@ static void on_hangup(void *context, struct http_exchange *x)
     cache_answer_hangup(context, x);
 }
 
+static void on_over(void *context, struct http_exchange *x, const struct http_outcome *outcome)
+{
+    struct api *api = context;
+    const struct access *a = access_of(x);
+    if (a->is_admitted)
+        limiter_end(&api->limiter, a->who.meter);
+    access_log(api->options->keys, x, outcome);
+}
+
 struct http_handler api_handler(struct api *api, void (*drained)(void *context))
 {
     return (struct http_handler){.context = api,
@@ -598,5 +616,6 @@ struct http_handler api_handler(struct api *api, void (*drained)(void *context))
                                  .refused = on_refused,
                                  .room = on_room,
                                  .hangup = on_hangup,
-                                 .drained = drained};
+                                 .drained = drained,
+                                 .over = on_over};
 }

@@ -6,13 +6,15 @@
 #include "serve/api/api.h"
 #include "serve/request/query_params.h"
 
-/* The table of routes. Requests are dispatched by it, and the documentation is made from it. */
+/* The table of routes. Requests are dispatched by it, and the documentation is made from it. A path
+ * that begins with /v1/ is also there without it: /models is the same as /v1/models. */
 enum route_flags {
-    ROUTE_OPEN = 1,       /* needs no key */
-    ROUTE_OPERATOR = 2,   /* only for the operator */
-    ROUTE_NO_TENANTS = 4, /* only for the operator if there are keys */
-    ROUTE_QUIET = 8,      /* logged only at debug level */
-    ROUTE_ANY_TYPE = 16,  /* accepts any Content-Type, unless a web page may have sent it */
+    ROUTE_OPEN = 1,      /* needs no key */
+    ROUTE_ADMIN = 2,     /* only for admins */
+    ROUTE_OWN = 4,       /* for admins; a tenant gets what is its own */
+    ROUTE_QUIET = 8,     /* logged only at debug level */
+    ROUTE_ANY_TYPE = 16, /* accepts any Content-Type, unless a web page may have sent it */
+    ROUTE_METERED = 32,  /* counts against the client's limits */
 };
 
 /* One method of one path; a path may have several. */

@@ -6,6 +6,8 @@
  *   signal 2 ───────┴─────────────────────► the same, but for HURRY_MS at most ──────────────┤
  *   signal 3 ─► at once ─────────────────────────────────────────────────────────────────────┘
  *
+ * SIGHUP reloads the keys.
+ *
  * Connections are accepted until the last answer is sent, so that /health can say `stopping`.
  *
  * The event loop runs on the calling thread. The scheduler and the workers touch only one thing
@@ -46,7 +48,8 @@ struct server {
     struct event_base *base;
     int wake_fd;
     atomic_bool is_woken; /* the loop will run: no need to wake it again */
-    struct event *wake, *grace, *sigint, *sigterm;
+    struct event *wake, *grace, *sigint, *sigterm, *sighup;
+    bool had_terminal;
     bool failing; /* the grace period is over, or there was none */
 };
 
@@ -146,10 +149,37 @@ static void signal_cb(evutil_socket_t number, short what, void *arg)
     }
 }
 
+/* ---- reloading ---------------------------------------------------------------------------- */
+
+/* Reads again what may change while the server runs. Whatever is wrong stays as it was. */
+static void reload(struct server *s)
+{
+    struct error err;
+    char text[160];
+    struct api_keys *keys = s->api.options->keys;
+    if (api_keys_read(keys, &err)) {
+        log_error("the keys stay as they were: %s", err.message);
+    } else {
+        api_keys_describe(keys, text, sizeof text);
+        log_info("reloaded; %s", text);
+    }
+}
+
+/* SIGHUP also says that the terminal is gone. Then nobody is left who would stop the server. */
+static void hangup_cb(evutil_socket_t number, short what, void *arg)
+{
+    struct server *s = arg;
+    if (s->had_terminal && !machine_has_terminal())
+        signal_cb(number, what, arg);
+    else
+        reload(s);
+}
+
 /* ---- open and close ----------------------------------------------------------------------- */
 
 static int loop_open(struct server *s, struct error *err)
 {
+    sigset_t hangup;
     s->base = event_base_new();
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (!s->base || s->wake_fd < 0)
@@ -159,10 +189,16 @@ static int loop_open(struct server *s, struct error *err)
     s->grace = evtimer_new(s->base, grace_cb, s);
     s->sigint = evsignal_new(s->base, SIGINT, signal_cb, s);
     s->sigterm = evsignal_new(s->base, SIGTERM, signal_cb, s);
-    if (!s->wake || !s->api.tick || !s->grace || !s->sigint || !s->sigterm ||
-        event_add(s->wake, NULL) || event_add(s->sigint, NULL) || event_add(s->sigterm, NULL))
+    s->sighup = evsignal_new(s->base, SIGHUP, hangup_cb, s);
+    if (!s->wake || !s->api.tick || !s->grace || !s->sigint || !s->sigterm || !s->sighup ||
+        event_add(s->wake, NULL) || event_add(s->sigint, NULL) || event_add(s->sigterm, NULL) ||
+        event_add(s->sighup, NULL))
         return error_set(err, ERROR_IO, "cannot create the event loop's events");
+    sigemptyset(&hangup);
+    sigaddset(&hangup, SIGHUP);
+    pthread_sigmask(SIG_UNBLOCK, &hangup, NULL); /* it may have been held back until now */
     s->api.base = s->base;
+    s->had_terminal = machine_has_terminal();
     signal(SIGPIPE, SIG_IGN);
     return 0;
 }
@@ -255,11 +291,13 @@ static void server_close(struct server *s)
     http_server_close(s->api.http);
     token_table_free(&s->api.tokens);
     tenants_free(&s->api.tenants);
+    limiter_free(&s->api.limiter);
     event_release(s->wake);
     event_release(s->api.tick);
     event_release(s->grace);
     event_release(s->sigint);
     event_release(s->sigterm);
+    event_release(s->sighup);
     if (s->base)
         event_base_free(s->base);
     if (s->wake_fd >= 0)
@@ -269,20 +307,16 @@ static void server_close(struct server *s)
 }
 
 /* Logs who has access, if that may be unexpected. */
-static void access_log(const struct api *api)
+static void keys_log(const struct api *api)
 {
-    const struct api_keys *keys = &api->options->keys;
-    uint32_t n_operator = 0;
-    for (uint32_t i = 0; i < keys->n_keys; i++)
-        n_operator += keys->keys[i].is_operator;
-    if (keys->n_keys)
-        log_info("keys: %u, tenants: %u; %s", keys->n_keys - n_operator,
-                 keys->n_tenants - (n_operator > 0),
-                 n_operator ? "the operator has a key"
-                            : "without an --admin-key nobody can inspect the cache");
-    else if (!http_listeners_are_local(api->options->listeners))
+    char text[160];
+    if (api->options->keys->n_keys) {
+        api_keys_describe(api->options->keys, text, sizeof text);
+        log_info("%s", text);
+    } else if (!api->is_local_only) {
         log_warn("anyone who can reach %s can use this server; require keys with --api-key-file",
                  http_server_url(api->http));
+    }
 }
 
 static void thinking_log(const struct api *api)
@@ -331,13 +365,14 @@ int server_run(const struct server_options *options, struct error *err)
         server_close(s);
         return -1;
     }
-    access_log(&s->api);
+    keys_log(&s->api);
     thinking_log(&s->api);
     memory_log(&s->api);
     service_notify("READY=1");
     log_info("listening on %s (ready in %.2f s)", http_server_url(s->api.http),
              (double)(clock_now_ns() - options->start_ns) * 1e-9);
     event_base_dispatch(s->base);
+    log_repeats();
     log_info("stopped");
     server_close(s);
     return 0;

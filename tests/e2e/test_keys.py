@@ -1,4 +1,4 @@
-"""Access rights: API keys, the operator's key, and what clients without a key see."""
+"""Access rights: API keys, admins' keys, and what clients without a key see."""
 import json
 import os
 import re
@@ -51,7 +51,7 @@ def usage_error(*args):
 
 
 def test_matrix(keyed):
-    routes = {  # status for a tenant, the operator, and without a key
+    routes = {  # status for a tenant, an admin, and without a key
         ("POST", "/v1/chat/completions"): (200, 200, 401),
         ("GET", "/v1/models"): (200, 200, 401),
         ("GET", "/v1/models/mock"): (200, 200, 401),
@@ -133,11 +133,11 @@ def test_the_log_tells_who_asked(start):
     server = start(*KEYS)
     chat(server, bearer("k-acme"))
     server.get("/v1/cache", bearer("k-admin"), "DELETE")
-    assert "keys: 2, tenants: 2; the operator has a key" in server.log()
+    assert "keys: 2, tenants: 2, admin keys: 1\n" in server.log()
     assert re.search(r"POST /v1/chat/completions 200 [\d.]+ ms: tenant acme, prompt \d", server.log())
-    assert re.search(r"DELETE /v1/cache 200 [\d.]+ ms: cleared \d+ tokens", server.log())
+    assert re.search(r"DELETE /v1/cache 200 [\d.]+ ms: tenant admin, cleared \d+ tokens", server.log())
     log = start("--api-key", "k").log()
-    assert "keys: 1, tenants: 1; without an --admin-key nobody can inspect the cache" in log
+    assert "keys: 1, tenants: 1, admin keys: 0; without one nobody can inspect the cache" in log
 
 
 def test_an_open_server_without_keys_is_warned_of(start):
@@ -150,10 +150,10 @@ def test_key_file(start, tmp_path):
     server = start("--api-key-file", str(file), "--api-key", "acme:k4")
     assert [chat(server, bearer(key)) for key in ("k1", "k2", "k3", "k4", "ours", "#")] == \
         [200, 200, 200, 200, 401, 401]
-    assert server.get("/stats", bearer("k1"))[0] == 403  # there is no operator
+    assert server.get("/stats", bearer("k1"))[0] == 403  # there is no admin
     file.write_text("acme:k1\nadmin:k-admin\n")
     server = start("--api-key-file", str(file))
-    assert [server.get("/v1/cache", bearer(key))[0] for key in ("k1", "k-admin")] == [403, 200]
+    assert [server.get("/v1/cache/tree", bearer(key))[0] for key in ("k1", "k-admin")] == [403, 200]
 
 
 def test_only_an_admin_key(start):
@@ -174,7 +174,9 @@ def test_wrong_options(tmp_path):
     assert "number 2" in usage_error("--api-key", "a:SECRET", "--api-key", "b c:SECRET")
     assert "'a' and 'b'" in usage_error("--api-key", "a:SECRET", "--api-key", "b:SECRET")
     assert "'a' and 'admin'" in usage_error("--api-key", "a:SECRET", "--admin-key", "SECRET")
-    assert "--admin-key" in usage_error("--api-key", "admin:SECRET")
+    assert "two roles" in usage_error("--api-key", "admin:SECRET role=user")
+    assert "only for keys with role=admin" in usage_error("--api-key", "SECRET tenant=admin")
+    assert "64 hex digits" in usage_error("--api-key", "sha256:SECRET")
     file = tmp_path / "keys"
     file.write_text("a:SECRET\nb:SEC RET\n")
     message = usage_error("--api-key-file", str(file))

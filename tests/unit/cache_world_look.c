@@ -63,7 +63,7 @@ void check_list(struct world *w)
                 (m->positions[i].end || m->positions[i].n_children == 0);
     do {
         uint32_t max = 1 + below(w, 8), visits = 1 + below(w, 30);
-        uint32_t n = prefix_tree_list(w->tree, &cursor, entries, max, visits);
+        uint32_t n = prefix_tree_list(w->tree, 0, &cursor, entries, max, visits);
         CHECK(n <= max && n <= visits && ++calls <= w->config->max_nodes + 1);
         for (uint32_t i = 0; i < n; i++) {
             int at = end_of(w, &entries[i]);

@@ -215,7 +215,7 @@ TEST(cache_laws, image_length_accounting)
     CHECK_INT(image_table_count(a.images), 1); /* the tree holds it */
     struct tree_entry entry;
     node_id cursor = 0;
-    CHECK_INT(prefix_tree_list(a.tree, &cursor, &entry, 1, NODES), 1);
+    CHECK_INT(prefix_tree_list(a.tree, 0, &cursor, &entry, 1, NODES), 1);
     CHECK_INT(entry.depth, ALL);
     CHECK_INT(entry.n_images, 1);
 

@@ -3,11 +3,15 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "test.h"
 
 enum { CAPTURE_BYTES = 1 << 20 };
@@ -19,6 +23,7 @@ static char *capture(void (*say)(void))
     char *text = calloc(1, CAPTURE_BYTES);
     size_t used = 0;
     CHECK(text && pipe(ends) == 0);
+    fcntl(ends[1], F_SETPIPE_SZ, CAPTURE_BYTES); /* so that the child need not wait */
     fflush(NULL);
     pid_t child = fork();
     CHECK(child >= 0);
@@ -199,4 +204,94 @@ TEST(log, lines_of_threads_do_not_mix)
         CHECK_INT(strlen(line), strlen("00:00:00.000 info  thread a ") + 100);
     }
     free(text);
+}
+
+static void say_in_json(void)
+{
+    static const char members[] = "\"status\":200";
+    log_set_level(LOG_INFO);
+    log_set_format(LOG_JSON);
+    log_info("a \"quoted\" back\\slash and a\nline");
+    log_members(LOG_INFO, members, sizeof members - 1);
+    log_members(LOG_DEBUG, members, sizeof members - 1);
+}
+
+TEST(log, json_lines)
+{
+    char *text = capture(say_in_json);
+    static const char time[] = "{\"time\":\"dddd-dd-ddTdd:dd:dd.dddZ\",";
+    CHECK_INT(count_lines(text), 2);
+    for (char *line = text; *line; line = strchr(line, '\n') + 1)
+        for (size_t i = 0; i < sizeof time - 1; i++)
+            CHECK(i >= 9 && time[i] == 'd' ? isdigit((unsigned char)line[i]) : line[i] == time[i]);
+    CHECK(strstr(text, "Z\",\"level\":\"info\",\"message\":\"a \\\"quoted\\\" back\\\\slash and "
+                       "a?line\"}\n"));
+    CHECK(strstr(text, "Z\",\"level\":\"info\",\"status\":200}\n"));
+    free(text);
+}
+
+static void say_again_and_again(void)
+{
+    log_set_level(LOG_INFO);
+    for (int i = 0; i < 38; i++) {
+        log_warn("too many %s", "flies");
+        log_info("all is well");
+    }
+    log_error("too many flies"); /* errors are always written */
+    log_error("too many flies");
+    log_warn("one of its kind");
+    log_repeats();
+    log_repeats();
+    log_warn("too many flies");
+}
+
+TEST(log, repeated_warnings_are_counted)
+{
+    char *text = capture(say_again_and_again);
+    CHECK_INT(count_lines(text), 1 + 38 + 2 + 1 + 1 + 1);
+    CHECK(strstr(text, "warn  too many flies (repeated 37 times in 0 s)\n"));
+    CHECK(strstr(text, "error too many flies\n") && strstr(text, "warn  one of its kind\n"));
+    free(text);
+}
+
+static void say_many_kinds(void)
+{
+    log_set_level(LOG_INFO);
+    for (int i = 0; i < 100; i++)
+        log_warn("kind %d", i / 2);
+}
+
+TEST(log, many_kinds_of_warnings_lose_none)
+{
+    char *text = capture(say_many_kinds);
+    CHECK_INT(count_lines(text), 50 + 42); /* the last eight have not been counted out */
+    CHECK(strstr(text, "kind 49\n") && strstr(text, "kind 0 (repeated 1 time in 0 s)\n"));
+    free(text);
+}
+
+/* A pipe that nobody reads must not hold up the callers. */
+TEST(log, a_full_pipe_does_not_block)
+{
+    enum { MANY = 3000 };
+    int ends[2], kept = dup(STDERR_FILENO);
+    static char text[1 << 18];
+    CHECK(kept >= 0 && pipe(ends) == 0);
+    log_set_level(LOG_INFO);
+    dup2(ends[1], STDERR_FILENO);
+    const uint64_t began_ns = clock_now_ns();
+    for (int i = 0; i < MANY; i++)
+        log_info("line %d %0100d", i, 0);
+    const uint64_t took_ns = clock_now_ns() - began_ns;
+    ssize_t got = read(ends[0], text, sizeof text);
+    log_info("the reader is back");
+    dup2(kept, STDERR_FILENO);
+    close(ends[1]);
+    CHECK(got > 4096 && (got += read(ends[0], text + got, sizeof text - 1 - (size_t)got)) > 4096);
+    close(ends[0]);
+    close(kept);
+    log_set_level(LOG_ERROR);
+    CHECK(took_ns < 1000000000);
+    const char *lost = strstr(text, "log lines lost, because nobody read them: ");
+    CHECK(lost && strstr(lost, "the reader is back\n"));
+    CHECK_INT(count_lines(text) - 2 + atoi(strchr(lost, ':') + 2), MANY);
 }

@@ -1,5 +1,5 @@
 /* Ids: their form, and that no two are the same. */
-#include "serve/completion/random_id.h"
+#include "serve/api/random_id.h"
 #include "test.h"
 
 TEST(random_id, prefix_and_letters)

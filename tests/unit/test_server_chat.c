@@ -43,7 +43,7 @@ TEST(server_chat, a_whole_answer)
     CHECK_AT("system_fingerprint", "'mock/none/radish-" RADISH_VERSION "'");
     CHECK(strncmp(reply_at("id"), "'chatcmpl-", 10) == 0);
     CHECK_INT(strlen(reply_at("id")), 10 + 24 + 1);
-    CHECK_STR(reply_field("x-request-id"), bare(reply_at("id")));
+    CHECK_STR(strchr(reply_field("x-request-id"), '-'), strchr(bare(reply_at("id")), '-'));
     CHECK(reply_int("created") > 1600000000);
     CHECK_AT("choices.0.index", "0");
     CHECK_AT("choices.0.message.role", "'assistant'");
@@ -85,7 +85,7 @@ TEST(server_chat, a_stream_is_the_whole_answer_in_pieces)
     CHECK_STR(event_at(0, "object"), "'chat.completion.chunk'");
     CHECK_STR(event_at(0, "choices.0.delta.role"), "'assistant'");
     CHECK_STR(event_at(0, "id"), event_at(-2, "id"));
-    CHECK_STR(bare(event_at(0, "id")), reply_field("x-request-id"));
+    CHECK_STR(strchr(bare(event_at(0, "id")), '-'), strchr(reply_field("x-request-id"), '-'));
     CHECK_STR(event_at(0, "model"), "'mock'");
     CHECK_STR(event_at(0, "system_fingerprint"), "'mock/none/radish-" RADISH_VERSION "'");
     CHECK_STR(event_at(-3, "choices.0.finish_reason"), "null");

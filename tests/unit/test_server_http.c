@@ -92,7 +92,7 @@ TEST(server_http, says_what_it_does_not_have)
         {"/v1/messages/count_tokens", "'server_error'", NULL, 501},
         {"/v1/audio/speech", "'server_error'", "'radish does not support audio'", 501},
         {"/lora-adapters", "'not_supported_error'", NULL, 501},
-        {"/metrics", "'not_found_error'", "'no route /metrics; counters are at /stats'", 404},
+        {"/metrics", "'not_found_error'", "'no such route; counters are at /stats'", 404},
         {"/metricsx", "'not_found_error'", "'no route /metricsx; chat is at /v1/chat/completions'",
          404},
     };
@@ -128,9 +128,10 @@ TEST(server_http, answers_for_hosts_and_pages_of_this_machine)
 
     CHECK_INT(get_with(&s, "/health", "Origin: http://localhost:3000\r\n"), 200);
     CHECK_STR(reply_field("access-control-allow-origin"), "http://localhost:3000");
-    CHECK_STR(reply_field("access-control-expose-headers"),
-              "x-request-id, x-radish-ignored, x-radish-replayed-tokens");
+    CHECK_HAS(reply_field("access-control-expose-headers"),
+              "x-request-id, x-radish-ignored, x-radish-replayed-tokens, retry-after");
     CHECK_STR(reply_field("vary"), "Origin");
+    CHECK_INT(get_with(&s, "/health", "Origin: http://box.example\r\n"), 403);
     CHECK_INT(server_ask(&s, "OPTIONS", CHAT,
                          "Origin: http://localhost:3000\r\nAccess-Control-Request-Method: POST\r\n"
                          "Access-Control-Request-Headers: content-type, x-y\r\n",
@@ -193,13 +194,15 @@ TEST(server_http, keys_open_routes)
 {
     static const struct {
         const char *method, *path;
-        int tenant, operator, nobody;
+        int tenant, admin, nobody;
     } routes[] = {
         {"POST", CHAT, 200, 200, 401},
         {"GET", "/v1/models", 200, 200, 401},
         {"HEAD", "/v1/models", 200, 200, 401},
         {"GET", "/stats", 403, 200, 401},
-        {"GET", "/v1/cache", 403, 200, 401},
+        {"GET", "/v1/cache", 200, 200, 401},
+        {"GET", "/cache", 200, 200, 401},
+        {"GET", "/slots", 403, 200, 401},
         {"GET", "/v1/cache/tree", 403, 200, 401},
         {"DELETE", "/v1/cache", 403, 200, 401},
         {"GET", "/health", 200, 200, 200},
@@ -209,18 +212,18 @@ TEST(server_http, keys_open_routes)
     };
     struct test_server s;
     SERVER_START(&s, KEYS);
-    CHECK_HAS(server_log(&s), "keys: 2, tenants: 2; the operator has a key");
+    CHECK_HAS(server_log(&s), "keys: 2, tenants: 2, admin keys: 1\n");
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         const char *method = routes[i].method, *path = routes[i].path;
         const char *content = strcmp(method, "POST") == 0 ? HELLO : NULL;
         CHECK_INT(server_ask(&s, method, path, ACME, content), routes[i].tenant);
-        CHECK_INT(server_ask(&s, method, path, ADMIN, content), routes[i].operator);
+        CHECK_INT(server_ask(&s, method, path, ADMIN, content), routes[i].admin);
         CHECK_INT(server_ask(&s, method, path, "", content), routes[i].nobody);
     }
     CHECK_INT(get_with(&s, "/stats", ACME), 403);
     CHECK_AT("error.type", "'permission_error'");
     CHECK_HAS(reply_at("error.message"),
-              "this request needs the operator's key (--admin-key, or admin:KEY in a key file)");
+              "this request needs an admin's key (--admin-key, or role=admin in a key file)");
     server_stop(&s);
 }
 
@@ -269,7 +272,7 @@ TEST(server_http, the_log_says_who_asked_for_what)
     server_await_log(&s, "DELETE /v1/cache 200 ");
     CHECK_HAS(server_log(&s), "POST /v1/chat/completions 200 ");
     CHECK_HAS(server_log(&s), ": tenant acme, prompt 21, cached 0, generated 3, first token ");
-    CHECK_HAS(server_log(&s), ": cleared 23 tokens");
+    CHECK_HAS(server_log(&s), ": tenant admin, cleared 23 tokens, from 127.0.0.1, id req-");
     CHECK_HAS(server_log(&s), "GET /v1/models 200 ");
     CHECK_HAS(server_log(&s), "GET /stats 403 "); /* a refusal is always logged */
     CHECK(!strstr(server_log(&s), "GET /stats 200 "));
@@ -292,7 +295,7 @@ TEST(server_http, the_log_says_who_asked_for_what)
     server_stop(&s);
 
     SERVER_START(&s, "--api-key", "k");
-    CHECK_HAS(server_log(&s), "keys: 1, tenants: 1; without an --admin-key nobody can inspect");
+    CHECK_HAS(server_log(&s), "keys: 1, tenants: 1, admin keys: 0; without one nobody can inspect");
     server_stop(&s);
     SERVER_START(&s);
     CHECK(!strstr(server_log(&s), "keys:") && !strstr(server_log(&s), "warn"));

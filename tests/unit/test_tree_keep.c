@@ -784,7 +784,7 @@ TEST(tree_image, is_counted_in_entries)
     store_images(&x, "aAbBcA");
     struct tree_entry e;
     node_id cursor = 0;
-    CHECK_INT(prefix_tree_list(x.f.tree, &cursor, &e, 1, 9), 1);
+    CHECK_INT(prefix_tree_list(x.f.tree, 0, &cursor, &e, 1, 9), 1);
     CHECK_INT(e.n_images, 3);
     CHECK_INT(e.length, 15);
     teardown_images(&x);

@@ -141,7 +141,7 @@ TEST(tree_look, lists_entries)
     uint32_t n_nodes_before = n_nodes(&f);
     struct tree_entry e[8];
     node_id cursor = 0;
-    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 3);
+    CHECK_INT(prefix_tree_list(f.tree, 0, &cursor, e, 8, 100), 3);
     CHECK_INT(cursor, 0);
     CHECK_INT(n_nodes(&f), n_nodes_before);
     CHECK(e[0].node < e[1].node && e[1].node < e[2].node);
@@ -170,7 +170,7 @@ TEST(tree_look, lists_entries)
     uint32_t n = 0;
     for (uint32_t calls = 0; calls == 0 || cursor; calls++) {
         struct tree_entry step[1];
-        uint32_t got = prefix_tree_list(f.tree, &cursor, step, 1, 2);
+        uint32_t got = prefix_tree_list(f.tree, 0, &cursor, step, 1, 2);
         CHECK(calls < 10 && n + got <= 3);
         if (got)
             CHECK_INT(step[0].node, e[n++].node);
@@ -180,14 +180,14 @@ TEST(tree_look, lists_entries)
      * there. */
     store_in(&f, 7, "turn1");
     store_in(&f, 7, "turn1turn2");
-    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 4);
+    CHECK_INT(prefix_tree_list(f.tree, 0, &cursor, e, 8, 100), 4);
     store_in(&f, 7, "turn1other");
-    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 6);
+    CHECK_INT(prefix_tree_list(f.tree, 0, &cursor, e, 8, 100), 6);
     /* What became invalid is none. */
     prefix_tree_invalidate(f.tree, &(uint64_t){7});
-    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 3);
+    CHECK_INT(prefix_tree_list(f.tree, 0, &cursor, e, 8, 100), 3);
     cursor = 1000; /* past the end is the end */
-    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 0);
+    CHECK_INT(prefix_tree_list(f.tree, 0, &cursor, e, 8, 100), 0);
     CHECK_INT(cursor, 0);
     unlock(&f, held);
     teardown(&f);

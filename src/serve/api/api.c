@@ -1,6 +1,7 @@
 /* What the routes share: identifying requesters, and replies. Runs on the event loop's thread. */
 #include "serve/api/api.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -30,8 +31,11 @@ void api_init(struct api *api, const struct server_options *options)
     api->rules = (struct host_rules){.bound = options->host,
                                      .allowed_hosts = options->allowed_hosts,
                                      .n_allowed_hosts = options->n_allowed_hosts,
+                                     .allowed_origins = options->allowed_origins,
+                                     .n_allowed_origins = options->n_allowed_origins,
                                      .own = &api->own_names,
-                                     .has_keys = options->keys.n_keys > 0};
+                                     .has_keys = options->keys->n_keys > 0};
+    api->is_local_only = http_listeners_are_local(options->listeners);
     own_names_find(&api->own_names);
     fingerprint_make(api);
 }
@@ -54,19 +58,55 @@ static const char *key_of(const struct http_parser *p)
     return http_parser_field(p, "x-api-key");
 }
 
-int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
-                 struct api_error *e)
+/* Fields that reverse proxies add, to tell for whom they ask. */
+static bool is_forwarded(const struct http_parser *p)
 {
-    const struct api_keys *keys = &api->options->keys;
-    if (keys->n_keys == 0) {
-        const char *peer = http_peer_address(x);
-        *out = (struct requester){.client = hash_bytes(peer, strlen(peer)),
-                                  .is_operator = address_is_loopback(peer)};
+    static const char *const fields[] = {
+        "forwarded",          "via",         "x-forwarded-for",  "x-forwarded-host",
+        "x-forwarded-proto",  "x-real-ip",   "x-forwarded-port", "x-forwarded-server",
+        "x-forwarded-prefix", "x-client-ip", "true-client-ip",   "cf-connecting-ip"};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (http_parser_field(p, fields[i]))
+            return true;
+    return false;
+}
+
+static bool is_local_admin(const struct api *api, const struct http_exchange *x)
+{
+    const struct http_parser *p = http_request(x);
+    const char *host = http_parser_host(p);
+    return api->is_local_only && host && authority_is_loopback(host) && !is_forwarded(p);
+}
+
+/* The number of a client without a key: its address or, as an IPv6 user has 2^64 of them, its /64
+ * network. */
+static uint64_t client_of(const char *peer)
+{
+    struct in6_addr v6;
+    if (inet_pton(AF_INET6, peer, &v6) == 1 && !IN6_IS_ADDR_V4MAPPED(&v6))
+        return hash_bytes(&v6, sizeof v6 / 2);
+    return hash_bytes(peer, strlen(peer));
+}
+
+int api_identify(struct api *api, struct http_exchange *x, struct api_error *e)
+{
+    const struct server_options *o = api->options;
+    struct access *a = access_of(x);
+    if (o->keys->n_keys == 0) {
+        a->who = (struct requester){.client = client_of(http_peer_address(x)),
+                                    .is_admin = is_local_admin(api, x),
+                                    .limits = o->limits};
         return 0;
     }
     const char *key = key_of(http_request(x));
-    if (key && api_keys_find(keys, key, out))
+    const struct api_key *found = key ? api_keys_find(o->keys, key, &a->who) : NULL;
+    if (found) {
+        /* An admin has to get through when others have used up theirs. */
+        if (!found->is_admin)
+            a->who.limits = limits_or(&found->limits, &o->limits);
+        memcpy(a->key_name, found->name, sizeof a->key_name);
         return 0;
+    }
     http_add_field(x, "WWW-Authenticate", "Bearer");
     /* OpenAI's words: LiteLLM recognizes them. */
     api_error_set(e, 401, NULL,
@@ -123,6 +163,7 @@ void api_reply_error(struct http_exchange *x, const struct api_error *e)
     const struct http_parser *p = http_request(x);
     struct strbuf json = STRBUF_INIT;
     api_error_write(&json, e, error_form_of(p->target_at ? p->head.data + p->path_at : ""));
+    access_identify(x);
     http_note(x, "%s", e->message);
     if (e->status == 501) /* OpenAI's SDKs retry other 5xx */
         http_add_field(x, "x-should-retry", "false");

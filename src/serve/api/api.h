@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "sched/scheduler.h"
+#include "serve/api/access.h"
 #include "serve/api/api_error.h"
 #include "serve/api/api_keys.h"
 #include "serve/api/server_options.h"
@@ -31,6 +32,8 @@ struct api {
     const struct server_options *options;
     struct host_rules rules;
     struct own_names own_names;
+    bool is_local_only; /* every listener is loopback or a Unix socket */
+    struct limiter limiter;
     struct tenants tenants;
     struct event_base *base;
     struct event *tick; /* once a second while something is in progress */
@@ -59,10 +62,12 @@ void api_init(struct api *api, const struct server_options *options);
 /* Something is in progress: check on it in a second. */
 void api_tick_soon(struct api *api);
 
-/* Finds out from its header who sends a request. Returns -1 and sets `e` (401, or what is wrong) if
- * keys are needed and the request has no known key. */
-int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
-                 struct api_error *e);
+/* Finds out from its header who sends a request, and keeps that in its access. Returns -1 and sets
+ * `e` (401, or what is wrong) if keys are needed and the request has no known key.
+ *
+ * Without keys, an admin is whoever certainly asks from this machine: no listener can be reached
+ * from another, Host is loopback, and no proxy has added its fields. */
+int api_identify(struct api *api, struct http_exchange *x, struct api_error *e);
 
 /* True if this is the model's name. Ollama's clients add ":latest" to it. */
 bool api_has_model(const struct api *api, const char *name);

@@ -1,125 +1,104 @@
-/* Keys and tenants. Written by the command line before the server runs, read by the event loop.
+/* Keys and tenants. Lines are read in key_line.c.
  *
- * Never quote an option's text in an error message: any part of it may be a key, for example if
- * the user forgot the tenant or the colon. */
+ * Never quote a line's text in an error message: any part of it may be a key. */
 #include "serve/api/api_keys.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 
-#include "base/ascii.h"
 #include "base/file.h"
+#include "serve/api/key_line.h"
 
 enum { MAX_FILE_BYTES = 1 << 20 };
 
-static bool is_tenant_name(const char *name, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (!ascii_is_alpha(name[i]) && !ascii_is_digit(name[i]) && !strchr("._-@", name[i]))
-            return false;
-    return true;
-}
+/* ---- tenants ------------------------------------------------------------------------------ */
 
-/* True if the key fits into a header field as one word. */
-static bool is_key(const char *key)
-{
-    for (; *key; key++)
-        if (*key <= 0x20 || *key >= 0x7f)
-            return false;
-    return true;
-}
-
-static uint32_t tenant_find(const struct api_keys *k, const char *name, size_t len)
+uint32_t api_keys_tenant(const struct api_keys *k, const char *name)
 {
     for (uint32_t i = 0; i < k->n_tenants; i++)
-        if (strlen(k->names[i]) == len && memcmp(k->names[i], name, len) == 0)
+        if (strcmp(k->names[i], name) == 0)
             return i + 1;
     return 0;
 }
 
-/* The tenant with that name, created if new; 0: out of memory. */
-static uint32_t tenant_make(struct api_keys *k, const char *name, size_t len)
+const char *api_keys_tenant_name(const struct api_keys *k, uint32_t tenant)
 {
-    uint32_t tenant = tenant_find(k, name, len);
+    return tenant > 0 && tenant <= k->n_tenants ? k->names[tenant - 1] : NULL;
+}
+
+/* The tenant with that name, created if new; 0: out of memory. */
+static uint32_t tenant_make(struct api_keys *k, const char *name)
+{
+    uint32_t tenant = api_keys_tenant(k, name);
     if (tenant)
         return tenant;
     void *names = realloc(k->names, (k->n_tenants + 1) * sizeof *k->names);
     if (!names)
         return 0;
     k->names = names;
-    memcpy(k->names[k->n_tenants], name, len);
-    k->names[k->n_tenants][len] = '\0';
+    snprintf(k->names[k->n_tenants], sizeof *k->names, "%s", name);
     return ++k->n_tenants;
 }
 
-static bool digest_make(const char *key, unsigned char digest[API_KEY_DIGEST_BYTES])
+/* ---- adding keys -------------------------------------------------------------------------- */
+
+static bool is_same(const struct api_key *a, const struct api_key *b)
 {
-    return EVP_Digest(key, strlen(key), digest, NULL, EVP_sha256(), NULL) == 1;
+    return a->tenant == b->tenant && a->is_admin == b->is_admin && strcmp(a->name, b->name) == 0 &&
+           memcmp(&a->limits, &b->limits, sizeof a->limits) == 0;
 }
 
-static const struct api_key *digest_find(const struct api_keys *k,
-                                         const unsigned char digest[API_KEY_DIGEST_BYTES])
+/* A key that is already there may come again, but not as another. */
+static int check_same(const struct api_keys *k, const struct api_key *new, struct error *err)
 {
-    const struct api_key *found = NULL;
+    const struct api_key *old = k->keys;
+    while (memcmp(old->digest, new->digest, API_KEY_DIGEST_BYTES) != 0)
+        old++;
+    if (is_same(old, new))
+        return 0;
+    if (old->tenant != new->tenant)
+        return error_set(err, ERROR_INPUT, "the same key is given to two tenants, '%s' and '%s'",
+                         k->names[old->tenant - 1], k->names[new->tenant - 1]);
+    return error_set(err, ERROR_INPUT, "the same key is given twice with different settings");
+}
+
+static bool is_known(const struct api_keys *k, const unsigned char digest[API_KEY_DIGEST_BYTES])
+{
     for (uint32_t i = 0; i < k->n_keys; i++)
-        if (CRYPTO_memcmp(k->keys[i].digest, digest, API_KEY_DIGEST_BYTES) == 0)
-            found = &k->keys[i];
-    return found;
+        if (memcmp(k->keys[i].digest, digest, API_KEY_DIGEST_BYTES) == 0)
+            return true;
+    return false;
 }
 
-static int key_add(struct api_keys *k, const char *name, size_t name_len, const char *key,
-                   bool is_operator, struct error *err)
+static int key_add(struct api_keys *k, const struct key_line *line, struct error *err)
 {
-    struct api_key new = {.is_operator = is_operator};
-    if (!*key)
-        return error_set(err, ERROR_INPUT, "the key is empty");
-    if (!is_key(key))
-        return error_set(err, ERROR_INPUT, "a key must be visible ASCII characters without spaces");
+    struct api_key new = line->key;
     if (k->n_keys == API_KEYS_MAX)
         return error_set(err, ERROR_INPUT, "too many keys: the limit is %d", API_KEYS_MAX);
-    if (!digest_make(key, new.digest))
-        return error_set(err, ERROR_FAILED, "cannot compute SHA-256");
-    new.tenant = tenant_make(k, name, name_len);
+    new.tenant = tenant_make(k, line->tenant);
     void *keys = new.tenant ? realloc(k->keys, (k->n_keys + 1) * sizeof *k->keys) : NULL;
     if (!keys)
         return error_set(err, ERROR_MEMORY, "no memory for keys");
     k->keys = keys;
-    const struct api_key *same = digest_find(k, new.digest);
-    if (same && same->tenant != new.tenant)
-        return error_set(err, ERROR_INPUT, "the same key is given to two tenants, '%s' and '%s'",
-                         k->names[same->tenant - 1], k->names[new.tenant - 1]);
-    if (!same)
-        k->keys[k->n_keys++] = new;
+    if (is_known(k, new.digest))
+        return check_same(k, &new, err);
+    k->keys[k->n_keys++] = new;
     return 0;
 }
 
 int api_keys_add(struct api_keys *k, const char *text, struct error *err)
 {
-    const char *colon = strchr(text, ':');
-    if (!colon)
-        return key_add(k, TENANT_DEFAULT, strlen(TENANT_DEFAULT), text, false, err);
-    size_t len = (size_t)(colon - text);
-    if (len == 0)
-        return error_set(err, ERROR_INPUT, "TENANT:KEY has no tenant before the colon");
-    if (len > TENANT_MAX_NAME || !is_tenant_name(text, len))
-        return error_set(
-            err, ERROR_INPUT,
-            "a tenant's name, before the colon, must be up to %d letters, digits or any of "
-            ". _ - @",
-            TENANT_MAX_NAME);
-    if (len == strlen(TENANT_ADMIN) && memcmp(text, TENANT_ADMIN, len) == 0)
-        return error_set(err, ERROR_INPUT,
-                         "the tenant '" TENANT_ADMIN "' is the operator: give its key with "
-                         "--admin-key or in the file of --api-key-file");
-    return key_add(k, text, len, colon + 1, false, err);
+    struct key_line line;
+    return key_line_read(&line, text, err) || key_add(k, &line, err) ? -1 : 0;
 }
 
 int api_keys_add_admin(struct api_keys *k, const char *key, struct error *err)
 {
-    return key_add(k, TENANT_ADMIN, strlen(TENANT_ADMIN), key, true, err);
+    struct key_line line;
+    return key_line_read_admin(&line, key, err) || key_add(k, &line, err) ? -1 : 0;
 }
 
 static char *line_trim(char *line)
@@ -128,14 +107,6 @@ static char *line_trim(char *line)
     while (len && (line[len - 1] == ' ' || line[len - 1] == '\t' || line[len - 1] == '\r'))
         line[--len] = '\0';
     return line + strspn(line, " \t");
-}
-
-static int line_add(struct api_keys *k, const char *entry, struct error *err)
-{
-    static const char admin[] = TENANT_ADMIN ":";
-    if (strncmp(entry, admin, sizeof admin - 1) == 0)
-        return api_keys_add_admin(k, entry + sizeof admin - 1, err);
-    return api_keys_add(k, entry, err);
 }
 
 /* Returns how many keys there are, or -1. */
@@ -148,7 +119,7 @@ static int lines_add(struct api_keys *k, char *text, const char *path, struct er
         char *entry = line_trim(line);
         if (!*entry || *entry == '#')
             continue;
-        if (line_add(k, entry, &cause))
+        if (api_keys_add(k, entry, &cause))
             return error_set(err, cause.code, "%s, line %zu: %s", path, number, cause.message);
         n_keys++;
     }
@@ -171,6 +142,38 @@ int api_keys_add_file(struct api_keys *k, const char *path, struct error *err)
     return n_keys > 0 ? 0 : -1;
 }
 
+static int sources_add(struct api_keys *k, struct error *err)
+{
+    const struct key_sources *from = &k->sources;
+    struct error cause;
+    for (size_t i = 0; i < from->n_lines; i++)
+        if (api_keys_add(k, from->lines[i], &cause))
+            return error_set(err, cause.code, "--api-key number %zu: %s", i + 1, cause.message);
+    for (size_t i = 0; i < from->n_files; i++)
+        if (api_keys_add_file(k, from->files[i], &cause))
+            return error_set(err, cause.code, "--api-key-file %s", cause.message);
+    if (from->admin_key && api_keys_add_admin(k, from->admin_key, &cause))
+        return error_set(err, cause.code, "--admin-key: %s", cause.message);
+    return 0;
+}
+
+int api_keys_read(struct api_keys *k, struct error *err)
+{
+    struct api_key *old = k->keys;
+    const uint32_t n_old = k->n_keys;
+    k->keys = NULL;
+    k->n_keys = 0;
+    int failed = sources_add(k, err);
+    if (failed) {
+        free(k->keys);
+        k->keys = old;
+        k->n_keys = n_old;
+    } else {
+        free(old);
+    }
+    return failed;
+}
+
 void api_keys_free(struct api_keys *k)
 {
     free(k->keys);
@@ -178,23 +181,59 @@ void api_keys_free(struct api_keys *k)
     *k = (struct api_keys){0};
 }
 
-bool api_keys_find(const struct api_keys *k, const char *key, struct requester *out)
+/* ---- looking them up ---------------------------------------------------------------------- */
+
+/* Compares every digest, whether or not one before was equal. */
+static const struct api_key *digest_find(struct api_keys *k,
+                                         const unsigned char digest[API_KEY_DIGEST_BYTES])
+{
+    const struct api_key *found = NULL;
+    for (uint32_t i = 0; i < k->n_keys; i++) {
+        if (CRYPTO_memcmp(k->keys[i].digest, digest, API_KEY_DIGEST_BYTES) == 0)
+            found = &k->keys[i];
+        k->n_compared++;
+    }
+    return found;
+}
+
+/* A number that is the key's own, in every reading. */
+static uint64_t client_of(const struct api_key *key)
+{
+    uint64_t client;
+    memcpy(&client, key->digest, sizeof client);
+    return client;
+}
+
+const struct api_key *api_keys_find(struct api_keys *k, const char *key, struct requester *out)
 {
     unsigned char digest[API_KEY_DIGEST_BYTES];
-    const struct api_key *found = digest_make(key, digest) ? digest_find(k, digest) : NULL;
+    if (!key_digest(key, strlen(key), digest))
+        return NULL;
+    const struct api_key *found = digest_find(k, digest);
     if (found)
-        *out = (struct requester){.client = (uint64_t)(found - k->keys) + 1,
+        *out = (struct requester){.client = client_of(found),
                                   .tenant = found->tenant,
-                                  .is_operator = found->is_operator};
-    return found != NULL;
+                                  .is_admin = found->is_admin,
+                                  .limits = found->limits};
+    return found;
 }
 
-uint32_t api_keys_tenant(const struct api_keys *k, const char *name)
+/* True for the first key of a tenant's users. */
+static bool is_first(const struct api_keys *k, uint32_t index)
 {
-    return tenant_find(k, name, strlen(name));
+    for (uint32_t i = 0; i < index; i++)
+        if (k->keys[i].tenant == k->keys[index].tenant && !k->keys[i].is_admin)
+            return false;
+    return !k->keys[index].is_admin;
 }
 
-const char *api_keys_tenant_name(const struct api_keys *k, uint32_t tenant)
+void api_keys_describe(const struct api_keys *k, char *out, size_t size)
 {
-    return tenant > 0 && tenant <= k->n_tenants ? k->names[tenant - 1] : NULL;
+    uint32_t n_admins = 0, n_tenants = 0;
+    for (uint32_t i = 0; i < k->n_keys; i++) {
+        n_admins += k->keys[i].is_admin;
+        n_tenants += is_first(k, i);
+    }
+    snprintf(out, size, "keys: %u, tenants: %u, admin keys: %u%s", k->n_keys - n_admins, n_tenants,
+             n_admins, n_admins ? "" : "; without one nobody can inspect the cache (--admin-key)");
 }

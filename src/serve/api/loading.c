@@ -13,6 +13,7 @@
 
 #include <event2/event.h>
 
+#include "serve/api/access.h"
 #include "serve/api/api.h"
 #include "serve/api/api_error.h"
 #include "serve/http/http_server.h"
@@ -37,6 +38,7 @@ static void on_head(void *context, struct http_exchange *x)
     const char *body = is_ollama ? "{\"error\":\"Loading model\"}"
                                  : "{\"error\":{\"message\":\"Loading model\","
                                    "\"type\":\"unavailable_error\",\"param\":null,\"code\":503}}";
+    access_identify(x);
     http_log_quietly(x);
     http_add_field(x, "Retry-After", "1");
     http_close_after(x);
@@ -49,6 +51,12 @@ static void on_refused(void *context, struct http_exchange *x, int status, const
     struct api_error e;
     api_error_set(&e, status, NULL, "%s", message);
     api_reply_error(x, &e);
+}
+
+static void on_over(void *context, struct http_exchange *x, const struct http_outcome *outcome)
+{
+    (void)context;
+    access_log(NULL, x, outcome);
 }
 
 static void stop_cb(evutil_socket_t fd, short what, void *arg)
@@ -78,7 +86,7 @@ static int loop_open(struct loading *l, const struct http_listeners *listeners,
                                    .write_timeout_ms = READ_MS};
     /* Every head is answered at once, so no request ever runs and the other callbacks are not
      * needed. */
-    struct http_handler handler = {.head = on_head, .refused = on_refused};
+    struct http_handler handler = {.head = on_head, .refused = on_refused, .over = on_over};
     l->stop_fd = eventfd(0, EFD_CLOEXEC);
     l->base = event_base_new();
     if (l->stop_fd < 0 || !l->base)

@@ -20,7 +20,7 @@ struct model_facts {
     uint32_t n_layers, n_embd, n_heads, n_kv_heads;
 };
 
-/* The operator's settings. They do not change while the server runs. */
+/* The operator's settings. They do not change while the server runs, except for the keys. */
 struct server_options {
     uint64_t start_ns, start_bytes; /* time and memory at the start of the process, for the log */
 
@@ -65,8 +65,12 @@ struct server_options {
     bool strict_model;                /* other model names are errors */
     const char *const *allowed_hosts; /* [n_allowed_hosts] beside loopback and `host` */
     size_t n_allowed_hosts;
-    struct api_keys keys; /* none: no key is needed */
-    bool share_cache;     /* tenants see each other's cached prompts */
+    const char *const *allowed_origins; /* [n_allowed_origins] beside loopback and the same host */
+    size_t n_allowed_origins;
+    struct api_keys *keys;   /* the caller's; without any, no key is needed. They change
+                              * when they are read again */
+    struct limit_set limits; /* of each key or address that has no others */
+    bool share_cache;        /* tenants see each other's cached prompts */
     const char *const
         *shared_prompts; /* [n_shared_prompts] files of system prompts that all share */
     size_t n_shared_prompts;

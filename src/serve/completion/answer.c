@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "prompt/answer/call_repeat.h"
-#include "serve/completion/random_id.h"
+#include "serve/api/random_id.h"
 
 static void take_piece(void *context, enum answer_piece piece, const char *text, size_t len);
 

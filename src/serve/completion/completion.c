@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "prompt/grammar/store.h"
 #include "serve/completion/completion_internal.h"
-#include "serve/completion/random_id.h"
 
 #define HEARTBEAT_NS  10000000000u
 #define RETRY_AFTER_S "2"
@@ -147,7 +146,7 @@ static const struct {
 static void output_init(struct completion *c)
 {
     struct completion_output *o = &c->output;
-    random_id(o->id, kinds[c->kind].id_prefix, 32);
+    access_answer_id(c->x, kinds[c->kind].id_prefix, o->id, sizeof o->id);
     o->writer = kinds[c->kind].writer;
     o->head = (struct answer_head){.id = o->id,
                                    .model = c->api->options->model_name,
@@ -192,7 +191,6 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
     api->n_completions++;
     api_tick_soon(api);
     http_set_user(x, c);
-    http_add_field(x, "x-request-id", c->output.id);
     c->preparing = workers_submit(api->workers, &c->job);
     if (!c->preparing) {
         api_error_set(&e, 429, NULL, "too many requests are being read; try again soon");
@@ -257,7 +255,7 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
     r->leader = choice > first ? &c->running.choices[first].request : NULL;
     r->explain = choice == 0 && c->input.wants_map;
-    r->explain_others = r->explain && c->requester.is_operator;
+    r->explain_others = r->explain && c->requester.is_admin;
     /* Templates drop the thinking of earlier turns. */
     r->keeps_prompt = c->kind == REQUEST_CHAT && c->api->options->prompt->style.think_begin;
     r->pin_ns = (uint64_t)((double)p->pin_s * 1e3 + 0.5) * 1000000; /* in whole milliseconds */
@@ -325,6 +323,20 @@ static bool head_fill(struct completion *c)
     return !c->output.settings.failed;
 }
 
+/* Charges tokens to the client's limit. */
+static void tokens_charge(struct completion *c, uint64_t n)
+{
+    const struct requester *who = &c->requester;
+    if (who->meter)
+        limiter_charge(&c->api->limiter, who->meter, who->client, n, clock_now_ns());
+}
+
+static void prompts_charge(struct completion *c)
+{
+    for (uint32_t i = 0; i < c->input.n_prompts; i++)
+        tokens_charge(c, c->input.prompts[i].tokens.len);
+}
+
 /* Called when the worker is done. */
 static void completion_prepared(struct completion *c)
 {
@@ -348,6 +360,7 @@ static void completion_prepared(struct completion *c)
         completion_abandon(c);
         return;
     }
+    prompts_charge(c);
     if (c->input.prompts[0].n_replayed) {
         char number[24];
         snprintf(number, sizeof number, "%zu", c->input.prompts[0].n_replayed);
@@ -435,6 +448,7 @@ static void take_token(struct completion *c, struct choice *o, const struct sche
     if (answer_is_over(&o->answer))
         return;
     o->n_tokens++;
+    tokens_charge(c, 1);
     if (event->logprobs)
         o->logprob_sum += (double)event->logprobs->logprob;
     if (c->input.replays && !o->lost_ids)

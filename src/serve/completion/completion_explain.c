@@ -61,7 +61,7 @@ static void ids_add(const struct completion *c, const int32_t *ids, size_t n, st
 
 static const char *tenant_name(const struct completion *c, uint32_t tenant)
 {
-    const char *name = api_keys_tenant_name(&c->api->options->keys, tenant);
+    const char *name = api_keys_tenant_name(c->api->options->keys, tenant);
     return name ? name : "everyone";
 }
 
@@ -74,7 +74,7 @@ static void anothers_hide(const struct completion *c, struct finding *f)
     if (f->reason != MISS_DIVERGED || !owner || owner == c->requester.tenant)
         return;
     bool is_same = (uint32_t)r->miss.tokens[0] == (uint32_t)r->tokens[f->position];
-    f->reason = is_same && c->requester.is_operator ? MISS_NAMESPACE : MISS_NEVER_SEEN;
+    f->reason = is_same && c->requester.is_admin ? MISS_NAMESPACE : MISS_NEVER_SEEN;
     if (f->reason == MISS_NAMESPACE)
         f->tenant = tenant_name(c, owner);
 }
@@ -94,7 +94,7 @@ static void cached_text_add(const struct completion *c, const struct miss *miss,
     int32_t ids[MISS_MAX_TOKENS];
     size_t n = 0;
     for (; n < miss->n_tokens && cache_token_kind(miss->tokens[n]) == CACHE_TOKEN_TEXT; n++) {
-        if (!is_own(c, miss->tokens[n]) && !c->requester.is_operator)
+        if (!is_own(c, miss->tokens[n]) && !c->requester.is_admin)
             break;
         ids[n] = (int32_t)(uint32_t)miss->tokens[n];
     }

@@ -182,7 +182,7 @@ void stream_heartbeat(struct completion *c);
 void stream_fail(struct completion *c, const struct api_error *e);
 /* The end of an answer whose choices are all done; the exchange is over. */
 void answer_send(struct completion *c);
-/* Adds the counts to the exchange's log line. */
+/* Gives the counts to the exchange's log line. */
 void answer_note(struct completion *c);
 
 /* Writes "radish":{...} for the first choice, which must be done. */

@@ -35,9 +35,7 @@ static struct answer_usage usage_of(const struct completion *c)
 
 void answer_note(struct completion *c)
 {
-    const char *tenant = api_keys_tenant_name(&c->api->options->keys, c->requester.tenant);
-    if (tenant)
-        http_note(c->x, "tenant %s", tenant);
+    struct access *a = access_of(c->x);
     if (c->preparing || c->running.n_choices == 0)
         return;
     uint64_t first_ns = 0;
@@ -47,12 +45,14 @@ void answer_note(struct completion *c)
             first_ns = o->request.first_token_ns;
     }
     const struct answer_usage usage = usage_of(c);
-    http_note(c->x, "prompt %u, cached %u, generated %u", usage.prompt_tokens, usage.cached_tokens,
-              usage.completion_tokens);
+    a->has_usage = true;
+    a->prompt_tokens = usage.prompt_tokens;
+    a->cached_tokens = usage.cached_tokens;
+    a->generated_tokens = usage.completion_tokens;
     if (c->input.prompts[0].n_replayed)
         http_note(c->x, "replayed %zu", c->input.prompts[0].n_replayed);
     if (first_ns)
-        http_note(c->x, "first token %.1f ms", (double)(first_ns - c->output.began_ns) * 1e-6);
+        a->first_token_ms = (float)((double)(first_ns - c->output.began_ns) * 1e-6);
 }
 
 /* ---- whole answers ---- */

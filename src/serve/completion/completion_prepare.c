@@ -3,6 +3,7 @@
  * loop. Everything parsed is freed at the end, so copy what the answer needs. A worker may be
  * stopped anywhere (base/task.h), and begin again with more time. */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,40 @@ int refuse_hopeless(struct completion *c, size_t n_bytes)
     return context_error_set(&c->input.error, c, "at least ", n_bytes / c->api->longest_token);
 }
 
+uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt)
+{
+    int64_t left = (int64_t)c->api->options->context - (int64_t)prompt->tokens.len;
+    if (c->kind == REQUEST_WARM || c->input.params.max_tokens == REQUEST_NO_TOKENS)
+        return 0;
+    return (uint32_t)(c->input.params.max_tokens < left ? c->input.params.max_tokens : left);
+}
+
+/* Checks the request against its client's limit. If it has no max_tokens of its own, its answers
+ * get what is left. */
+static int check_allowance(struct completion *c, uint64_t n_prompt, bool is_given)
+{
+    struct request_params *p = &c->input.params;
+    const uint32_t limit = limit_of(&c->requester.limits, LIMIT_TOKENS_PER_REQUEST);
+    const uint64_t n_answers = (uint64_t)choices_per_prompt(c) * c->input.n_prompts;
+    uint64_t n_all = n_prompt;
+    for (uint32_t i = 0; i < c->input.n_prompts; i++)
+        n_all += (uint64_t)choices_per_prompt(c) * completion_max_tokens(c, &c->input.prompts[i]);
+    if (!limit || n_all <= limit)
+        return 0;
+    if (!is_given && n_prompt + n_answers <= limit) {
+        p->max_tokens = (int64_t)((limit - n_prompt) / n_answers);
+        return 0;
+    }
+    const bool may_fit = n_prompt + n_answers <= limit;
+    api_error_set(&c->input.error, 400, may_fit ? "max_tokens" : NULL,
+                  "the prompt has %" PRIu64 " tokens, and %s up to %" PRIu64 "; your limit is "
+                  "%" PRIu32 " tokens a request: %s",
+                  n_prompt, n_answers > 1 ? "the answers" : "the answer", n_all - n_prompt, limit,
+                  may_fit ? "give a smaller max_tokens" : "send a shorter prompt");
+    c->input.error.code = "tokens_per_request_exceeded";
+    return -1;
+}
+
 /* Checks that prompts and answers fit into the context. */
 static int fit_context(struct completion *c)
 {
@@ -93,20 +128,13 @@ static int fit_context(struct completion *c)
             "log probabilities can be returned for at most %d prompt tokens at once, "
             "not %llu",
             MAX_SCORED, (unsigned long long)(n_all * (uint64_t)p->best_of));
+    const bool is_given = p->max_tokens != 0;
     if (p->max_tokens == 0)
         p->max_tokens = p->default_max_tokens;
     if (p->max_tokens == 0)
         p->max_tokens = options->default_max_tokens ? options->default_max_tokens
                                                     : options->context;
-    return 0;
-}
-
-uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt)
-{
-    int64_t left = (int64_t)c->api->options->context - (int64_t)prompt->tokens.len;
-    if (c->kind == REQUEST_WARM || c->input.params.max_tokens == REQUEST_NO_TOKENS)
-        return 0;
-    return (uint32_t)(c->input.params.max_tokens < left ? c->input.params.max_tokens : left);
+    return check_allowance(c, n_all, is_given);
 }
 
 /* Checks whether this server can serve the request, which the fields alone do not tell. */

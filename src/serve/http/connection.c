@@ -20,7 +20,6 @@ enum {
     LINGER_MS = 2000,
     REQUESTS_A_TURN = 8,   /* of one connection, whose next ones have arrived already */
     BODY_RATE = 16 * 1024, /* bytes a second that a late body must still grow by */
-    CLIENT_CLOSED = 499,   /* in the log, as in nginx */
 };
 
 void connection_arm(struct http_exchange *c, unsigned timeout_ms)
@@ -143,13 +142,10 @@ void connection_close(struct http_exchange *c)
 
 void connection_lost(struct http_exchange *c)
 {
-    if (c->state == X_RUNNING) {
-        struct http_server *s = c->server;
-        if (!c->status)
-            c->status = CLIENT_CLOSED;
-        s->handler.hangup(s->handler.context, c);
-        log_exchange(c, " (the client hung up)");
-    }
+    if (c->state == X_RUNNING)
+        c->server->handler.hangup(c->server->handler.context, c);
+    if (c->state == X_RUNNING || c->state == X_BODY)
+        tell_over(c, true);
     connection_close(c);
 }
 

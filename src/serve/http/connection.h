@@ -104,6 +104,6 @@ void memory_return(struct http_server *s);
 
 /* ---- reply.c ------------------------------------------------------------------------------ */
 
-void log_exchange(struct http_exchange *c, const char *end);
+void tell_over(struct http_exchange *c, bool hung_up);
 
 #endif

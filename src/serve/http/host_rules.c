@@ -59,11 +59,11 @@ static bool host_parse(const char *authority, char host[MAX_HOST], int *port)
     return true;
 }
 
-bool host_is_loopback(const char *host)
+bool authority_is_loopback(const char *authority)
 {
     char name[MAX_HOST];
     int port;
-    return is_loopback(host_parse(host, name, &port) ? name : host);
+    return host_parse(authority, name, &port) && is_loopback(name);
 }
 
 static bool is_listed(const struct host_rules *rules, const char *host, int port)
@@ -128,15 +128,42 @@ static bool is_same_authority(const char *authority, const char *host_field, int
            (port_a < 0 ? default_port : port_a) == (port_b < 0 ? default_port : port_b);
 }
 
-bool origin_is_allowed(const struct host_rules *rules, const char *origin, const char *host,
-                       const char *local_address)
+/* The part after "://", or NULL. */
+static const char *origin_authority(const char *origin)
 {
     const char *colon = strstr(origin, "://");
-    if (!colon || colon == origin)
-        return false;
-    int default_port = strncasecmp(origin, "https:", 6) == 0 ? 443 : 80;
-    return is_ours(rules, colon + 3, local_address) ||
-           (rules->has_keys && host && is_same_authority(colon + 3, host, default_port));
+    return colon && colon > origin ? colon + 3 : NULL;
+}
+
+static int default_port_of(const char *origin)
+{
+    return strncasecmp(origin, "https:", 6) == 0 ? 443 : 80;
+}
+
+bool origin_is_valid(const char *origin)
+{
+    char host[MAX_HOST];
+    int port;
+    const char *authority = origin_authority(origin);
+    return strcmp(origin, "*") == 0 || (authority && host_parse(authority, host, &port));
+}
+
+static bool is_same_origin(const char *a, const char *b)
+{
+    const char *authority_a = origin_authority(a), *authority_b = origin_authority(b);
+    return authority_a && authority_b && strncasecmp(a, b, strcspn(a, ":") + 1) == 0 &&
+           is_same_authority(authority_a, authority_b, default_port_of(a));
+}
+
+bool origin_is_allowed(const struct host_rules *rules, const char *origin, const char *host)
+{
+    const char *authority = origin_authority(origin);
+    for (size_t i = 0; i < rules->n_allowed_origins; i++)
+        if (strcmp(rules->allowed_origins[i], "*") == 0 ||
+            is_same_origin(rules->allowed_origins[i], origin))
+            return true;
+    return authority && (authority_is_loopback(authority) ||
+                         (host && is_same_authority(authority, host, default_port_of(origin))));
 }
 
 /* ---- the machine's names ------------------------------------------------------------------ */

@@ -6,16 +6,20 @@
 
 /* Who may talk to a server on this machine. Any web page can make a browser send requests to
  * loopback, and a page whose name was made to resolve to 127.0.0.1 can read the answers. Both
- * attacks show in Host and Origin, so these must name this machine: loopback, one of its own names,
- * the address that the server was bound to, the address that the client connected to, or an allowed
- * host.
+ * attacks show in Host and Origin.
  *
- * A server with API keys answers any Host, because a page that rebinds a name has no key. An Origin
- * must then be allowed as above or equal Host (a page from the same host). */
+ * Host must name this machine: loopback, one of its own names, the address that the server was
+ * bound to, the address that the client connected to, or an allowed host. A server with API keys
+ * answers any Host, because a page that rebinds a name has no key.
+ *
+ * Origin must be a page from this machine (loopback, any port), from the very host and port that
+ * the request is for, or an allowed origin. */
 struct host_rules {
     const char *bound;                /* as given to --host */
     const char *const *allowed_hosts; /* [n_allowed_hosts] "name" or "name:port"; "*": any */
     size_t n_allowed_hosts;
+    const char *const *allowed_origins; /* [n_allowed_origins] "https://name:port"; "*": any */
+    size_t n_allowed_origins;
     const struct own_names *own; /* NULL: none */
     bool has_keys;               /* requests need a key */
 };
@@ -39,13 +43,14 @@ void own_names_find(struct own_names *own);
  * connected to, or NULL. */
 bool host_is_allowed(const struct host_rules *rules, const char *authority,
                      const char *local_address);
-/* `origin` is an Origin field's value: scheme://host[:port]. "null" is never allowed. `host`: the
- * Host field's value, or NULL. */
-bool origin_is_allowed(const struct host_rules *rules, const char *origin, const char *host,
-                       const char *local_address);
-/* True for values of --host that only this machine can reach: localhost, 127.0.0.1, ::1, [::1]. */
-bool host_is_loopback(const char *host);
-/* The same for a numeric address. */
+/* `origin` is an Origin field's value: scheme://host[:port]. "null" is allowed only if any is.
+ * `host` is the Host field's value, which is itself allowed, or NULL. */
+bool origin_is_allowed(const struct host_rules *rules, const char *origin, const char *host);
+/* True if it can be an allowed origin. */
+bool origin_is_valid(const char *origin);
+/* True for numeric addresses that only this machine can reach: 127.0.0.1, ::1. */
 bool address_is_loopback(const char *address);
+/* The same for a Host field's value, which may also be localhost. */
+bool authority_is_loopback(const char *authority);
 
 #endif

@@ -43,7 +43,7 @@ enum {
     HTTP_MAX_PIPELINED = 16 * 1024,
     HTTP_OUTPUT_HIGH = 256 * 1024, /* a stream with more than this unsent has no room */
     HTTP_OUTPUT_LOW = 64 * 1024,   /* and has room again below this */
-    HTTP_MEMORY_BYTES = 32,
+    HTTP_MEMORY_BYTES = 320,
 };
 
 struct http_options {
@@ -55,6 +55,15 @@ struct http_options {
     size_t max_bodies_bytes; /* of all requests that are being read */
     size_t max_unsent_bytes; /* of all answers */
     unsigned header_timeout_ms, body_timeout_ms, idle_timeout_ms, write_timeout_ms;
+};
+
+/* How an exchange ended. */
+struct http_outcome {
+    int status; /* 499 if the client hung up before the answer began, as in nginx */
+    uint64_t duration_ns;
+    bool hung_up; /* before the answer was complete */
+    bool is_quiet;
+    const char *note; /* what http_note has collected */
 };
 
 /* Each is called on the event loop's thread. `head` and `request` may answer at once, `refused`
@@ -75,6 +84,9 @@ struct http_handler {
     void (*hangup)(void *context, struct http_exchange *x);
     /* After http_server_drain: the last answer is sent and the last connection closed. */
     void (*drained)(void *context);
+    /* The exchange is over. Called for each whose head was complete or was refused, before its
+     * memory is forgotten and before the client can know. May be NULL. */
+    void (*over)(void *context, struct http_exchange *x, const struct http_outcome *outcome);
 };
 
 int http_server_open(struct http_server **out, struct event_base *base,

@@ -42,17 +42,18 @@ static const char *status_text(int status)
     return "Unknown";
 }
 
-void log_exchange(struct http_exchange *c, const char *end)
+enum { CLIENT_CLOSED = 499 }; /* for the log */
+
+void tell_over(struct http_exchange *c, bool hung_up)
 {
-    enum log_level level = c->quiet ? LOG_DEBUG : LOG_INFO;
-    if (!log_enabled(level))
-        return;
-    const struct http_parser *p = &c->parser;
-    const char *target = p->target_at ? http_parser_target(p) : "-";
-    log_write(level, "%s %.*s %d %.1f ms%s%s%s", p->method_at ? http_parser_method(p) : "-",
-              (int)strcspn(target, "?"), target, c->status,
-              (double)(clock_now_ns() - c->began_ns) * 1e-6, c->note.len ? ": " : "",
-              strbuf_str(&c->note), end);
+    const struct http_handler *handler = &c->server->handler;
+    const struct http_outcome outcome = {.status = c->status ? c->status : CLIENT_CLOSED,
+                                         .duration_ns = clock_now_ns() - c->began_ns,
+                                         .hung_up = hung_up,
+                                         .is_quiet = c->quiet,
+                                         .note = strbuf_str(&c->note)};
+    if (handler->over)
+        handler->over(handler->context, c, &outcome);
 }
 
 /* ---- the request -------------------------------------------------------------------------- */
@@ -165,7 +166,7 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
     struct strbuf head = STRBUF_INIT;
     head_begin(x, &head, status, content_type);
     strbuf_addf(&head, "Content-Length: %zu\r\n\r\n", len);
-    log_exchange(x, ""); /* before the client can know */
+    tell_over(x, false);
     if (head.failed) {
         x->close = true;
     } else {
@@ -238,7 +239,7 @@ void http_stream_end(struct http_exchange *x)
     assert(x->transport && x->streaming);
     if (x->chunked)
         strbuf_adds(&x->out, "0\r\n\r\n");
-    log_exchange(x, "");
+    tell_over(x, false);
     http_stream_flush(x);
     exchange_done(x);
 }

@@ -1,5 +1,5 @@
 /* Ids of answers and calls. Not secret: without the system's random bytes, the time is enough. */
-#include "serve/completion/random_id.h"
+#include "serve/api/random_id.h"
 
 #include <stdint.h>
 #include <string.h>
