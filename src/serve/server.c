@@ -6,7 +6,7 @@
  *   signal 2 ───────┴─────────────────────► the same, but for HURRY_MS at most ──────────────┤
  *   signal 3 ─► at once ─────────────────────────────────────────────────────────────────────┘
  *
- * SIGHUP reloads the keys.
+ * SIGHUP reloads the keys and the certificate.
  *
  * Connections are accepted until the last answer is sent, so that /health can say `stopping`.
  *
@@ -157,12 +157,15 @@ static void reload(struct server *s)
     struct error err;
     char text[160];
     struct api_keys *keys = s->api.options->keys;
+    service_notify_reloading();
+    http_server_reload_tls(s->api.http);
     if (api_keys_read(keys, &err)) {
         log_error("the keys stay as they were: %s", err.message);
     } else {
         api_keys_describe(keys, text, sizeof text);
         log_info("reloaded; %s", text);
     }
+    service_notify("READY=1");
 }
 
 /* SIGHUP also says that the terminal is gone. Then nobody is left who would stop the server. */

@@ -137,10 +137,12 @@ def test_a_log_that_nobody_reads(tmp_path):
 
 
 def test_repeated_warnings_are_one(start):
-    server = start("--max-connections", "1")
+    server = start("--max-connections", "1", "--mock-batch-cost-us", "20000")
     with server.connect() as held:
-        held.sendall(b"GET / HTTP/1.1\r\n")
-        time.sleep(0.05)
+        body = json.dumps({"prompt": "x", "stream": True, "max_tokens": 4000, "ignore_eos": True})
+        held.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: %d\r\n\r\n%s" % (len(body), body.encode()))
+        assert held.recv(4096)  # a connection with a running answer makes no room for others
         for _ in range(20):
             with server.connect() as refused:
                 assert refused.recv(4096).startswith(b"HTTP/1.1 503")
