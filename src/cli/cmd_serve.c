@@ -15,6 +15,7 @@
 #include "serve/api/loading.h"
 #include "serve/http/listener.h"
 #include "serve/server.h"
+#include "serve/stop_signals.h"
 
 static struct server_options server = SERVER_OPTIONS_DEFAULT;
 enum { DEFAULT_PORT = 8080, NO_PORT = 65536 };
@@ -329,8 +330,8 @@ static int serve_run(const struct command *command, int argc, char **argv)
     server.start_bytes = machine_resident_bytes();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = options_finish(&err) || runtime_check_paths(&err) || port_take(&loading, &err) ||
-                 runtime_open(&runtime, RUNTIME_ANSWERS, &err);
+    int failed = options_finish(&err) || stop_signals_catch(&err) || runtime_check_paths(&err) ||
+                 port_take(&loading, &err) || runtime_open(&runtime, RUNTIME_ANSWERS, &err);
     loading_end(loading);
     if (failed && server.listen_fd > 0)
         close(server.listen_fd);

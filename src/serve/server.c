@@ -3,8 +3,8 @@
  *   signal 1 ─► no new answers ─► all answered ────────────────────────────────────────────► exit
  *                   ├─ shutdown_grace_ms ─► the rest end with an error ─► all sent ──────────┘
  *                   │                                └─ FLUSH_MS ────────────────────────────┤
- *   signal 2 ───────┴─────────────────────► the same, but for HURRY_MS at most ──────────────┤
- *   signal 3 ─► at once ─────────────────────────────────────────────────────────────────────┘
+ *   signal 2 ───────┴─────────────────────► the same, but for HURRY_MS at most ──────────────┘
+ *   signal 3 ─► the process dies of it, whatever hangs (stop_signals.h)
  *
  * Connections are accepted until the last answer is sent, so that /health can say `stopping`.
  *
@@ -31,6 +31,7 @@
 #include "serve/api_cache.h"
 #include "serve/completion/completion.h"
 #include "serve/routes.h"
+#include "serve/stop_signals.h"
 
 enum {
     FLUSH_MS = 2000,
@@ -45,7 +46,7 @@ struct server {
     struct event_base *base;
     int wake_fd;
     atomic_bool is_woken; /* the loop will run: no need to wake it again */
-    struct event *wake, *grace, *sigint, *sigterm;
+    struct event *wake, *grace, *stop;
     bool failing; /* the grace period is over, or there was none */
 };
 
@@ -144,6 +145,15 @@ static void signal_cb(evutil_socket_t number, short what, void *arg)
     }
 }
 
+static void stop_cb(evutil_socket_t fd, short what, void *arg)
+{
+    uint64_t count;
+    if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
+        log_error("cannot read the count of signals: %s", strerror(errno));
+    for (int number; (number = stop_signals_next());)
+        signal_cb(number, what, arg);
+}
+
 /* ---- open and close ----------------------------------------------------------------------- */
 
 static int loop_open(struct server *s, struct error *err)
@@ -155,10 +165,9 @@ static int loop_open(struct server *s, struct error *err)
     s->wake = event_new(s->base, s->wake_fd, EV_READ | EV_PERSIST, wake_cb, s);
     s->api.tick = evtimer_new(s->base, tick_cb, s);
     s->grace = evtimer_new(s->base, grace_cb, s);
-    s->sigint = evsignal_new(s->base, SIGINT, signal_cb, s);
-    s->sigterm = evsignal_new(s->base, SIGTERM, signal_cb, s);
-    if (!s->wake || !s->api.tick || !s->grace || !s->sigint || !s->sigterm ||
-        event_add(s->wake, NULL) || event_add(s->sigint, NULL) || event_add(s->sigterm, NULL))
+    s->stop = event_new(s->base, stop_signals_serve(), EV_READ | EV_PERSIST, stop_cb, s);
+    if (!s->wake || !s->api.tick || !s->grace || !s->stop || event_add(s->wake, NULL) ||
+        event_add(s->stop, NULL))
         return error_set(err, ERROR_IO, "cannot create the event loop's events");
     s->api.base = s->base;
     signal(SIGPIPE, SIG_IGN);
@@ -255,8 +264,7 @@ static void server_close(struct server *s)
     event_release(s->wake);
     event_release(s->api.tick);
     event_release(s->grace);
-    event_release(s->sigint);
-    event_release(s->sigterm);
+    event_release(s->stop);
     if (s->base)
         event_base_free(s->base);
     if (s->wake_fd >= 0)
