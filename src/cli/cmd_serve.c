@@ -17,6 +17,7 @@
 #include "serve/api/loading.h"
 #include "serve/http/host_rules.h"
 #include "serve/server.h"
+#include "serve/stop_signals.h"
 
 static struct server_options server = SERVER_OPTIONS_DEFAULT;
 
@@ -336,7 +337,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
     machine_heap_is_lean();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = options_finish(&err) || runtime_check_paths(&err) ||
+    int failed = options_finish(&err) || stop_signals_catch(&err) || runtime_check_paths(&err) ||
                  network_begin(&loading, &err) || runtime_open(&runtime, RUNTIME_ANSWERS, &err);
     loading_end(loading);
     if (!failed) {

@@ -3,8 +3,8 @@
  *   signal 1 ─► no new answers ─► all answered ────────────────────────────────────────────► exit
  *                   ├─ shutdown_grace_ms ─► the rest end with an error ─► all sent ──────────┘
  *                   │                                └─ FLUSH_MS ────────────────────────────┤
- *   signal 2 ───────┴─────────────────────► the same, but for HURRY_MS at most ──────────────┤
- *   signal 3 ─► at once ─────────────────────────────────────────────────────────────────────┘
+ *   signal 2 ───────┴─────────────────────► the same, but for HURRY_MS at most ──────────────┘
+ *   signal 3 ─► the process dies of it, whatever hangs (stop_signals.h)
  *
  * SIGHUP reloads the keys and the certificate.
  *
@@ -34,6 +34,7 @@
 #include "serve/api_cache.h"
 #include "serve/completion/completion.h"
 #include "serve/routes.h"
+#include "serve/stop_signals.h"
 
 enum {
     FLUSH_MS = 2000,
@@ -48,7 +49,7 @@ struct server {
     struct event_base *base;
     int wake_fd;
     atomic_bool is_woken; /* the loop will run: no need to wake it again */
-    struct event *wake, *grace, *sigint, *sigterm, *sighup;
+    struct event *wake, *grace, *stop, *sighup;
     bool had_terminal;
     bool failing; /* the grace period is over, or there was none */
 };
@@ -149,6 +150,15 @@ static void signal_cb(evutil_socket_t number, short what, void *arg)
     }
 }
 
+static void stop_cb(evutil_socket_t fd, short what, void *arg)
+{
+    uint64_t count;
+    if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
+        log_error("cannot read the count of signals: %s", strerror(errno));
+    for (int number; (number = stop_signals_next());)
+        signal_cb(number, what, arg);
+}
+
 /* ---- reloading ---------------------------------------------------------------------------- */
 
 /* Reads again what may change while the server runs. Whatever is wrong stays as it was. */
@@ -190,12 +200,10 @@ static int loop_open(struct server *s, struct error *err)
     s->wake = event_new(s->base, s->wake_fd, EV_READ | EV_PERSIST, wake_cb, s);
     s->api.tick = evtimer_new(s->base, tick_cb, s);
     s->grace = evtimer_new(s->base, grace_cb, s);
-    s->sigint = evsignal_new(s->base, SIGINT, signal_cb, s);
-    s->sigterm = evsignal_new(s->base, SIGTERM, signal_cb, s);
+    s->stop = event_new(s->base, stop_signals_serve(), EV_READ | EV_PERSIST, stop_cb, s);
     s->sighup = evsignal_new(s->base, SIGHUP, hangup_cb, s);
-    if (!s->wake || !s->api.tick || !s->grace || !s->sigint || !s->sigterm || !s->sighup ||
-        event_add(s->wake, NULL) || event_add(s->sigint, NULL) || event_add(s->sigterm, NULL) ||
-        event_add(s->sighup, NULL))
+    if (!s->wake || !s->api.tick || !s->grace || !s->stop || !s->sighup ||
+        event_add(s->wake, NULL) || event_add(s->stop, NULL) || event_add(s->sighup, NULL))
         return error_set(err, ERROR_IO, "cannot create the event loop's events");
     sigemptyset(&hangup);
     sigaddset(&hangup, SIGHUP);
@@ -298,8 +306,7 @@ static void server_close(struct server *s)
     event_release(s->wake);
     event_release(s->api.tick);
     event_release(s->grace);
-    event_release(s->sigint);
-    event_release(s->sigterm);
+    event_release(s->stop);
     event_release(s->sighup);
     if (s->base)
         event_base_free(s->base);
