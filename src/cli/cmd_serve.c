@@ -347,6 +347,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
     serve_network_close(&server);
     if (server.keys)
         api_keys_free(server.keys);
+    stop_signals_end();
     return failed ? command_fail_option(command, &err) : EXIT_OK;
 }
 

@@ -1,7 +1,7 @@
-/* Who runs: waiting sequences are admitted oldest first, running ones get pages to continue, and
- * when pages run out the youngest is preempted. Owned by the scheduler's thread. Careful: only
- * running sequences hold pages or locks. A waiting one has only its tokens, so it can neither block
- * the pool nor be blocked by it. */
+/* Who runs: waiting sequences are admitted in the order of their shares and then their age, running
+ * ones get pages to continue, and when pages run out the youngest of whoever runs most is
+ * preempted. Owned by the scheduler's thread. Careful: only running sequences hold pages or locks.
+ * A waiting one has only its tokens, so it can neither block the pool nor be blocked by it. */
 #include "sched/state.h"
 #include "base/minmax.h"
 
@@ -28,6 +28,7 @@ static void running_add(struct scheduler *s, struct sequence *seq)
     for (; at > 0 && s->running[at - 1]->age > seq->age; at--)
         s->running[at] = s->running[at - 1];
     s->running[at] = seq;
+    shares_add_running(seq);
     window_charge(s, seq, false);
 }
 
@@ -37,6 +38,7 @@ static void running_remove(struct scheduler *s, struct sequence *seq)
     while (s->running[at] != seq)
         at++;
     s->n_running--;
+    shares_remove_running(seq);
     window_charge(s, seq, true);
     memmove(s->running + at, s->running + at + 1, (s->n_running - at) * sizeof *s->running);
 }
@@ -46,6 +48,7 @@ static void running_remove(struct scheduler *s, struct sequence *seq)
 static void stop_running(struct scheduler *s, struct sequence *seq)
 {
     running_remove(s, seq);
+    mask_forget(s, seq);
     state_end(s, seq);
     scheduler_free_images(s, seq, UINT32_MAX);
     sequence_release(seq, &s->cache, s->now_ns);
@@ -90,7 +93,7 @@ void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_rea
         .type = EVENT_DONE, .finish = reason, .text_end = seq->stops.text_end};
     scheduler_forget_images(s, seq);
     sequence_free(seq);
-    atomic_fetch_sub(&s->n_accepted, 1);
+    shares_leave(&s->shares, r);
     event_ring_push(r, &done); /* from here on the request may be freed */
     s->has_events = true;
 }
@@ -339,27 +342,44 @@ static struct sequence *youngest_parked(const struct scheduler *s)
     return NULL;
 }
 
-/* Whether the sequence would get its pages if all parked sequences gave theirs up. */
-static bool parked_suffice(const struct scheduler *s, const struct sequence *seq)
+/* Marks the running sequences that yield to this one: those that are parked, which cannot use what
+ * they hold, and the youngest of a tenant or client that runs more than its share. Whether it would
+ * get its place and its pages then. */
+static bool yielding_suffice(struct scheduler *s, const struct sequence *seq)
 {
-    uint64_t n = (uint64_t)s->cache.pool.n_free + prefix_tree_stats(s->cache.tree)->n_evictable;
-    for (uint32_t i = 0; i < s->n_running; i++)
-        if (sequence_is_parked(s->running[i]))
-            n += s->running[i]->n_reserved;
-    return n >= seq->n_wanted && window_has_room(s, seq, true);
+    uint64_t n_pages = (uint64_t)s->cache.pool.n_free +
+                       prefix_tree_stats(s->cache.tree)->n_evictable;
+    uint32_t n_excess, n_left = s->n_running;
+    const struct share *most = shares_find_excess(s->running, s->n_running, seq, &n_excess);
+    for (uint32_t i = s->n_running; i-- > 0;) {
+        struct sequence *other = s->running[i];
+        const bool is_excess = n_excess > 0 && (other->tenant == most || other->client == most);
+        other->yields = is_excess || sequence_is_parked(other);
+        n_excess -= is_excess;
+        n_left -= other->yields;
+        n_pages += other->yields ? other->n_reserved : 0;
+    }
+    return n_left < s->n_running && n_pages >= seq->n_wanted && window_has_room(s, seq, true);
 }
 
-/* Admits a sequence, preempting parked ones if necessary: they cannot use what they hold. */
+/* Parked ones first, then the youngest. */
+static struct sequence *pick_yielding(const struct scheduler *s)
+{
+    struct sequence *parked = youngest_parked(s);
+    uint32_t i = s->n_running - 1;
+    while (!parked && !s->running[i]->yields)
+        i--;
+    return parked ? parked : s->running[i];
+}
+
+/* Admits a sequence, preempting others that yield to it if necessary. */
 static enum admission admit_one(struct scheduler *s, struct sequence *seq)
 {
     for (;;) {
         enum admission result = try_admit(s, seq);
-        if (result != REFUSED)
+        if (result != REFUSED || s->is_evicting || !yielding_suffice(s, seq))
             return result;
-        struct sequence *parked = youngest_parked(s);
-        if (!parked || s->is_evicting || !parked_suffice(s, seq))
-            return REFUSED;
-        preempt(s, parked);
+        preempt(s, pick_yielding(s));
     }
 }
 
@@ -369,32 +389,41 @@ static bool is_asleep(const struct sequence *seq)
     return seq->waits_for || event_ring_free(seq->request) < REQUEST_RING / 2;
 }
 
-/* Oldest first. The first one that does not fit blocks those after it, or it might wait forever.
- * Heirs of an aborted flight go before everyone, because others sleep for their result. */
+/* Who is admitted next; NULL: nobody. */
+static struct sequence *next_waiting(const struct scheduler *s, bool is_heir)
+{
+    struct sequence *first = NULL;
+    for (struct sequence *seq = s->waiting.head; seq; seq = seq->next)
+        if (!is_asleep(seq) && seq->is_heir >= is_heir &&
+            (!first || shares_is_before(&s->shares, seq, first)))
+            first = seq;
+    return first;
+}
+
+/* The first one that does not fit blocks those after it, or it might wait forever. Heirs of an
+ * aborted flight go before everyone, because others sleep for their result. */
 bool scheduler_admit(struct scheduler *s)
 {
     bool worked = false;
     for (int heirs = 1; heirs >= 0; heirs--) {
-        for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
-            next = seq->next;
-            if (is_asleep(seq) || (heirs && !seq->is_heir))
-                continue;
-            enum admission result = admit_one(s, seq);
+        enum admission result = ADMITTED;
+        for (struct sequence *seq; result != REFUSED && (seq = next_waiting(s, heirs));) {
+            result = admit_one(s, seq);
             seq->is_heir = false;
             worked |= result == ADMITTED;
-            if (result == REFUSED)
-                break;
-            next = seq->waits_for ? seq->next : s->waiting.head;
         }
     }
     return worked;
 }
 
-/* Parked ones first, then the youngest. */
+/* Parked ones first, then the youngest of whoever runs most. */
 static struct sequence *pick_victim(const struct scheduler *s)
 {
-    struct sequence *parked = youngest_parked(s);
-    return parked ? parked : s->running[s->n_running - 1];
+    struct sequence *parked = youngest_parked(s), *last = s->running[0];
+    for (uint32_t i = 1; i < s->n_running; i++)
+        if (shares_runs_last(s->running[i], last))
+            last = s->running[i];
+    return parked ? parked : last;
 }
 
 static bool needs_page(const struct sequence *seq)
@@ -402,11 +431,12 @@ static bool needs_page(const struct sequence *seq)
     return seq->n_reserved == seq->n_computed && !sequence_is_parked(seq);
 }
 
-/* Oldest first, so that the oldest never yields to a younger one. A sequence that runs alone can be
- * its own victim only if it holds several positions twice: once private, and once in the tree under
- * its own lock (because another answer had the same tokens). When it restarts, it shares them. One
- * position held twice is harmless: the last token of a sequence is never fed, so one page is left
- * over. */
+/* Oldest first. The oldest never yields: of those that run beside it, the youngest of the same
+ * tenant and client would, or one of a tenant or client that runs more. A sequence that runs alone
+ * can be its own victim only if it holds several positions twice: once private, and once in the
+ * tree under its own lock (because another answer had the same tokens). When it restarts, it shares
+ * them. One position held twice is harmless: the last token of a sequence is never fed, so one page
+ * is left over. */
 void scheduler_reserve(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running;) {

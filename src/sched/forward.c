@@ -165,6 +165,7 @@ static int wait_for(struct scheduler *s, struct sequence *const *seqs, uint32_t 
     if (rc)
         return rc; /* the pages count as unwritten: n_computed does not change */
     s->stats.rows += s->work.rows;
+    shares_charge(&s->shares, seqs, n);
     step_cost_learn(&s->cost, &s->work, (double)took_ns);
     return 0;
 }
@@ -197,6 +198,7 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
     enum filter_verdict verdict = r->filter ? r->filter->ops->accept(r->filter, token)
                                             : FILTER_GO_ON;
     bool is_over = verdict == FILTER_END;
+    seq->has_mask = false;
     enum finish_reason complete = seq->is_hurried ? FINISH_LENGTH : FINISH_STOP;
     if (is_stop_token(r, token, seq->n_tokens - r->n_tokens))
         return FINISH_STOP;
@@ -235,17 +237,6 @@ static bool is_hurried(struct token_filter *f, const uint64_t *mask, const float
     return wide && !(mask[best / 64] >> (best % 64) & 1);
 }
 
-/* What the filter allows next. The mask is kept until a token is picked; a sequence that starts
- * over asks again. */
-static const uint64_t *mask_of(struct sequence *seq)
-{
-    struct token_filter *f = seq->request->filter;
-    if (!seq->has_mask)
-        seq->mask = f->ops->mask(f, seq->capacity - seq->n_tokens);
-    seq->has_mask = true;
-    return seq->mask;
-}
-
 /* The next token, or a negative result of sampler_pick. */
 static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logits)
 {
@@ -269,8 +260,7 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
                                .banned = s->ends,
                                .n_banned = bans_ends ? s->n_ends : 0};
     if (r->filter) {
-        in.mask = mask_of(seq);
-        seq->has_mask = false;
+        in.mask = seq->mask;
         seq->is_hurried |= in.mask && is_hurried(r->filter, in.mask, logits, in.n_tokens);
     }
     int32_t token = sampler_pick(s->sampler, logits, &in);
@@ -329,14 +319,18 @@ static void take_token(struct scheduler *s, struct sequence *seq, const struct p
         scheduler_finish(s, seq, reason);
 }
 
-/* Sequences with the same prompt continue from its end, each with its own choice. */
+/* Sequences with the same prompt continue from its end, each with its own choice. Once a mask takes
+ * long, the others come by themselves: they compute the last token of the prompt again. */
 static void fork_choices(struct scheduler *s, struct sequence *leader, const float *logits)
 {
     for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
         next = seq->next;
         struct picked picked;
-        if (seq->request->leader == leader->request && scheduler_fork(s, leader, seq) &&
-            choose(s, seq, logits, &picked))
+        if (seq->request->leader != leader->request)
+            continue;
+        if (!mask_make_now(s, seq))
+            return;
+        if (scheduler_fork(s, leader, seq) && choose(s, seq, logits, &picked))
             take_token(s, seq, &picked);
     }
 }
@@ -396,6 +390,11 @@ static void take_result(struct scheduler *s, struct sequence *seq, const float *
     if (!score_prompt(s, seq, &logits)) {
         scheduler_doubt(s, seq);
         return;
+    }
+    if (has_token && mask_is_missing(seq)) { /* the last row is computed again once it is there */
+        has_token = false;
+        if (--seq->n_rows == 0)
+            return;
     }
     if (has_token && !choose(s, seq, logits, &picked))
         return;
@@ -530,13 +529,6 @@ void scheduler_submit_batch(struct scheduler *s)
 {
     s->stats.steps++;
     s->is_flying = submit(s, s->planned, s->n_planned, &s->batch_error) == 0;
-}
-
-void scheduler_ask_masks(struct scheduler *s)
-{
-    for (uint32_t i = 0; s->is_flying && i < s->n_planned; i++)
-        if (s->planned[i]->request->filter && wants_token(s->planned[i]))
-            mask_of(s->planned[i]);
 }
 
 void scheduler_take_batch(struct scheduler *s)

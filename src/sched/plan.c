@@ -1,11 +1,13 @@
 /* Plans a step: a row for every decoding sequence, and as much of the prompts as fits into the
  * budget. Owned by the scheduler's thread.
  *
- *   budget   [ decode rows │ oldest prompt: half of the rest │ other prompts, shortest first │ ]
+ *   budget   [ decode rows │ first prompt: half of the rest │ other prompts, shortest first │ ]
  *
- * The oldest prompt always moves, so none starves: each becomes the oldest. A short prompt behind a
- * long one still gets its turn in the next step. The oldest gets what the others leave. */
+ * First is the oldest prompt of whoever has used least (shares.h). It always moves, so none
+ * starves: each becomes the first. A short prompt behind a long one still gets its turn in the next
+ * step. The first gets what the others leave. */
 #include "sched/state.h"
+#include "base/minmax.h"
 
 #include <assert.h>
 #include <math.h>
@@ -26,16 +28,19 @@ static uint32_t rows_left(const struct sequence *seq)
 
 /* While a prompt is scored, each of its rows gives logits, and there is room for only `max_seqs`
  * rows of logits. Sequences that are not scored keep one each; those that are share the rest, at
- * least one each. */
+ * least one each. A last row waits for the mask of the token that it gives. */
 static void limit_rows(struct scheduler *s)
 {
     uint32_t n_scoring = 0;
     for (uint32_t i = 0; i < s->n_running; i++)
         n_scoring += sequence_is_scoring(s->running[i]);
     uint32_t room = s->options.max_seqs - (s->n_running - n_scoring);
-    for (uint32_t i = 0; i < s->n_running; i++)
-        s->running[i]->most_rows = sequence_is_scoring(s->running[i]) ? room / n_scoring
-                                                                      : UINT32_MAX;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct sequence *seq = s->running[i];
+        seq->most_rows = sequence_is_scoring(seq) ? room / n_scoring : UINT32_MAX;
+        if (!mask_allows_row(s, seq))
+            seq->most_rows = min_u32(seq->most_rows, seq->n_tokens - seq->n_computed - 1);
+    }
 }
 
 /* Plans rows of a prompt, as many as fit into the given time and number. If it must move, it gets
@@ -69,11 +74,12 @@ static bool has_pages(const struct scheduler *s, const struct sequence *seq)
     return seq->n_reserved > seq->n_computed;
 }
 
-/* False while its reader is slow or its next image is not encoded. */
+/* False while its reader is slow, its next image is not encoded, or its mask is not made. */
 static bool can_move(const struct scheduler *s, const struct sequence *seq)
 {
-    return !sequence_is_parked(seq) && has_pages(s, seq) &&
-           regions_least(&seq->regions, seq->n_computed) > 0;
+    uint32_t least = regions_least(&seq->regions, seq->n_computed);
+    return !sequence_is_parked(seq) && has_pages(s, seq) && least > 0 &&
+           (seq->n_computed + least < seq->n_tokens || mask_allows_row(s, seq));
 }
 
 /* The oldest sequence that must be computed alone, or NULL. One that cannot move blocks nobody: it
@@ -86,7 +92,7 @@ static const struct sequence *find_alone(const struct scheduler *s)
     return NULL;
 }
 
-/* Plans the decode rows, and lists the prompts, oldest first. */
+/* Plans the decode rows, and lists the prompts. */
 static uint32_t plan_decodes(struct scheduler *s, struct step_work *work)
 {
     const struct sequence *alone = find_alone(s);
@@ -128,35 +134,48 @@ static double least_time_ns(const struct step_cost *cost, uint32_t position, dou
     return fmax(fmax(limit_ns / 4, rows_ns), cost->batch_ns - limit_ns / 2);
 }
 
+/* Puts the prompt that is due at the front. */
+static void put_first(struct scheduler *s, uint32_t n)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (shares_has_used_less(&s->shares, s->prefills[i], s->prefills[first]))
+            first = i;
+    struct sequence *seq = s->prefills[first];
+    s->prefills[first] = s->prefills[0];
+    s->prefills[0] = seq;
+}
+
 /* Rows that only partly fill one of the engine's tiles cost nearly as much as a full tile. The
- * oldest prompt leaves them for the next step, unless that would leave prompts too few rows, or the
- * oldest ends in this step. */
-static void trim_to_tiles(const struct scheduler *s, struct sequence *oldest, uint32_t n_decodes,
+ * first prompt leaves them for the next step, unless that would leave prompts too few rows, or it
+ * ends in this step. */
+static void trim_to_tiles(const struct scheduler *s, struct sequence *first, uint32_t n_decodes,
                           uint32_t n_prompts)
 {
     uint32_t tile = s->engine->info.row_tile;
     uint32_t excess = tile ? (n_decodes + n_prompts) % tile : 0;
-    uint32_t n = oldest->n_rows - (excess < oldest->n_rows ? excess : 0);
-    if (n_prompts - excess >= MIN_ROWS && rows_left(oldest) > 0 &&
-        regions_whole(&oldest->regions, oldest->n_computed, n) == n)
-        oldest->n_rows = n;
+    uint32_t n = first->n_rows - (excess < first->n_rows ? excess : 0);
+    if (n_prompts - excess >= MIN_ROWS && rows_left(first) > 0 &&
+        regions_whole(&first->regions, first->n_computed, n) == n)
+        first->n_rows = n;
 }
 
 static void plan_prefills(struct scheduler *s, uint32_t n, const struct step_work *decodes)
 {
     double limit_ns = s->options.step_budget_ms * 1e6;
-    struct sequence *oldest = s->prefills[0];
+    put_first(s, n);
+    struct sequence *first = s->prefills[0];
     uint32_t room = s->engine->limits.max_rows - decodes->rows;
     struct budget budget = {limit_ns - step_cost_predict(&s->cost, decodes),
                             room < s->cost.max_rows ? room : s->cost.max_rows};
-    budget.time_ns = fmax(budget.time_ns, least_time_ns(&s->cost, oldest->n_computed, limit_ns));
+    budget.time_ns = fmax(budget.time_ns, least_time_ns(&s->cost, first->n_computed, limit_ns));
     uint32_t share = n > 1 ? 2 : 1, rows = budget.rows;
-    give_rows(s, oldest, &budget, budget.time_ns / share, (budget.rows + share - 1) / share, true);
+    give_rows(s, first, &budget, budget.time_ns / share, (budget.rows + share - 1) / share, true);
     sort_shortest_first(s->prefills + 1, n - 1);
     for (uint32_t i = 1; i < n; i++)
         give_rows(s, s->prefills[i], &budget, budget.time_ns, budget.rows, false);
-    give_rows(s, oldest, &budget, budget.time_ns, budget.rows, false);
-    trim_to_tiles(s, oldest, decodes->rows, rows - budget.rows);
+    give_rows(s, first, &budget, budget.time_ns, budget.rows, false);
+    trim_to_tiles(s, first, decodes->rows, rows - budget.rows);
 }
 
 void scheduler_plan(struct scheduler *s)

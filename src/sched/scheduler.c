@@ -165,6 +165,12 @@ static bool has_state(const struct engine *e)
     return false;
 }
 
+/* Requests that may run or wait at a time. */
+static uint32_t most_accepted(const struct scheduler *s)
+{
+    return s->options.max_seqs + s->options.max_waiting;
+}
+
 int scheduler_open(struct scheduler **out, const struct scheduler_options *options,
                    struct error *err)
 {
@@ -194,7 +200,7 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
     step_cost_init(&s->cost, s->options.step_budget_ms * 1e6 / CAREFUL_ROWS);
     wake_open(&s->wake);
     if (open_buffers(s, err) || list_ends(s, err) ||
-        queue_open(&s->arrivals, (size_t)s->options.max_seqs + options->max_waiting, err) ||
+        queue_open(&s->arrivals, (size_t)2 * most_accepted(s), err) ||
         queue_open(&s->queries, MAX_QUERIES, err) ||
         page_pool_open(&s->cache.pool, limits->n_pages[0], err) || open_images(s, err) ||
         open_sides(s, err) || open_tree(s, err)) {
@@ -204,6 +210,28 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
     scheduler_publish(s);
     *out = s;
     return 0;
+}
+
+static void set_full(const struct scheduler *s, struct error *err)
+{
+    error_set(err, ERROR_LIMIT, "%u requests are running or waiting; try again later",
+              most_accepted(s));
+}
+
+/* More were accepted than may wait, because those who came last hold little of the queue: whoever
+ * holds most gives up the youngest that has not started. */
+static void shorten_queue(struct scheduler *s)
+{
+    while (atomic_load(&s->shares.all.n_accepted) > most_accepted(s)) {
+        struct sequence *last = NULL;
+        for (struct sequence *seq = s->waiting.head; seq; seq = seq->next)
+            if (!seq->is_started && (!last || shares_waits_last(seq, last)))
+                last = seq;
+        if (!last)
+            return;
+        set_full(s, &last->request->error);
+        scheduler_finish(s, last, FINISH_ERROR);
+    }
 }
 
 /* True if any request arrived. */
@@ -216,6 +244,8 @@ static bool take_arrivals(struct scheduler *s)
         if (!scheduler_place(s, r->sequence))
             scheduler_finish(s, r->sequence, FINISH_ERROR);
     }
+    if (any)
+        shorten_queue(s);
     return any;
 }
 
@@ -303,6 +333,7 @@ static bool step_front(struct scheduler *s)
     s->n_planned = 0;
     if (s->is_lost)
         return recover(s) || worked;
+    worked |= scheduler_make_masks(s);
     scheduler_reserve(s);
     scheduler_reserve_windows(s);
     scheduler_plan(s);
@@ -318,10 +349,8 @@ static bool step_shadow(struct scheduler *s)
 {
     bool worked = scheduler_expire(s);
     worked |= scheduler_answer_queries(s);
-    if (!s->is_flying)
-        return worked;
-    scheduler_ask_masks(s);
-    if (s->engine->info.is_async) {
+    if (s->is_flying && s->engine->info.is_async) {
+        scheduler_make_masks_meanwhile(s);
         notify(s);
         take_arrivals(s);
         scheduler_admit(s);
@@ -479,23 +508,21 @@ enum submit_result scheduler_submit(struct scheduler *s, struct request *r)
     }
     if (check_images(s, r, &r->error))
         return SUBMIT_INVALID;
-    uint32_t most = s->options.max_seqs + s->options.max_waiting;
-    if (atomic_fetch_add(&s->n_accepted, 1) >= most)
-        goto full;
+    if (!shares_enter(&s->shares, r, most_accepted(s))) {
+        set_full(s, &r->error);
+        return SUBMIT_FULL;
+    }
     r->sequence = sequence_make(r, s->limit, &s->cache, &r->error);
-    if (!r->sequence)
-        goto full;
+    if (!r->sequence) {
+        shares_leave(&s->shares, r);
+        return SUBMIT_FULL;
+    }
+    shares_of(&s->shares, r->sequence);
     bool is_queued = queue_push(&s->arrivals, r);
     assert(is_queued); /* the queue has room for all accepted requests */
     (void)is_queued;
     wake_raise(&s->wake);
     return SUBMIT_OK;
-full:
-    atomic_fetch_sub(&s->n_accepted, 1);
-    if (r->error.code == ERROR_NONE)
-        error_set(&r->error, ERROR_LIMIT, "%u requests are running or waiting; try again later",
-                  most);
-    return SUBMIT_FULL;
 }
 
 void scheduler_cancel(struct scheduler *s, struct request *r)

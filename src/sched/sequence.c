@@ -260,7 +260,6 @@ void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns
     seq->node = NODE_NONE;
     seq->n_matched = seq->n_inserted = seq->n_computed = seq->n_ready = 0;
     seq->n_reserved = seq->n_private = seq->n_runs = seq->runs_length = 0;
-    seq->has_mask = false;
     seq->n_rows = 0;
 }
 

@@ -42,9 +42,10 @@ struct seq_side {
  * and all its tokens, so it continues as if they were its prompt. */
 struct sequence {
     struct request *request;
-    struct sequence *prev, *next; /* in the waiting list */
-    uint64_t age;                 /* arrival; survives preemption */
-    uint64_t ns;                  /* the request's namespace, with its adapter */
+    struct sequence *prev, *next;  /* in the waiting list */
+    struct share *tenant, *client; /* who asks (shares.h) */
+    uint64_t age;                  /* arrival; survives preemption */
+    uint64_t ns;                   /* the request's namespace, with its adapter */
 
     uint64_t *tokens;      /* [capacity] cache tokens */
     int32_t *generated;    /* [capacity - prompt] for the sampler */
@@ -74,7 +75,10 @@ struct sequence {
     struct stop_matcher stops;
     struct line_rule lines;
     const uint64_t *mask; /* what its filter allows next, */
-    bool has_mask;        /* once the filter was asked */
+    bool has_mask;        /* once it is made */
+    bool is_slow;         /* making it takes long (masks.c) */
+    bool was_slow;        /* ... or took long once: its masks are made before its rows */
+    uint64_t masked_at;   /* when the last one was made, as a count of all masks */
     bool is_hurried;      /* its filter ends it sooner than the model would have */
     bool is_started;      /* EVENT_STARTED was sent */
     bool is_doubted;      /* no logit was a number once: it starts over without the tree */
@@ -88,6 +92,7 @@ struct sequence {
     bool is_heir;         /* the flight's owner is gone, and it is admitted first in its place */
     uint32_t n_found;     /* what the tree had when it first slept for a flight; else UINT32_MAX */
 
+    bool yields;         /* gives way to the one being admitted, if that needs its place */
     uint32_t n_wanted;   /* pages it needed when admission was last tried */
     uint64_t refused_at; /* n_releases when it was refused: unchanged, it would be refused again */
     uint32_t n_rows;     /* in the step being planned, */

@@ -8,6 +8,7 @@
 #include "sched/sampler.h"
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
+#include "sched/shares.h"
 #include "sched/stats_board.h"
 #include "sched/step_cost.h"
 #include "sched/wake.h"
@@ -15,10 +16,10 @@
 /* The inside of the scheduler, shared by its own files only. All of it belongs to the scheduler's
  * thread, except what is marked as shared.
  *
- *   step:  front    take arrivals ─► end the canceled ─► admit ─► reserve ─► plan
+ *   step:  front    take arrivals ─► end the canceled ─► admit ─► masks ─► reserve ─► plan
  *          submit   the batch goes to the engine
- *          shadow   expire, answer queries, ask filters for masks; admit, if the engine computes on
- *                   its own: everything that needs no logits and does not touch the batch
+ *          shadow   expire, answer queries; ask filters for masks and admit, if the engine computes
+ *                   on its own: everything that needs no logits and does not touch the batch
  *          wait     and take results: sample, insert, send events
  *          publish
  */
@@ -29,7 +30,7 @@ struct scheduler {
 
     struct queue arrivals;    /* shared: submitted, not yet taken */
     struct queue queries;     /* shared: cache queries, not yet taken */
-    atomic_uint n_accepted;   /* shared: submitted and not done */
+    struct shares shares;     /* shared in part: see there */
     atomic_int live;          /* shared: requests of the running batch that are not canceled */
     atomic_bool is_stopping;  /* shared */
     struct wake wake;         /* shared */
@@ -54,6 +55,8 @@ struct scheduler {
     struct sequence **running; /* [max_seqs], oldest first */
     uint32_t n_running;
     struct sequence_list waiting;
+    struct sequence *paused; /* its filter works on a mask, and holds what only one can hold */
+    uint64_t n_masks;        /* made so far */
     uint64_t next_age;
     uint64_t n_releases; /* number of times that pages or locks were given back */
     bool has_events;     /* since the last notify */
@@ -115,10 +118,23 @@ bool scheduler_encode(struct scheduler *s);
 /* Lets the engine drop the images before `position`. */
 void scheduler_free_images(struct scheduler *s, struct sequence *seq, uint32_t position);
 
+/* masks.c: what filters allow next, made within a part of each step */
+/* Whether its next token needs a mask that is not made yet. */
+bool mask_is_missing(const struct sequence *seq);
+/* Before the batch is planned: a sequence is planned to give a token only once its mask is made,
+ * unless it can still be made while the engine computes. True if any is missing. */
+bool scheduler_make_masks(struct scheduler *s);
+void scheduler_make_masks_meanwhile(struct scheduler *s); /* while the engine computes */
+/* Whether a row may be planned for its last token. */
+bool mask_allows_row(const struct scheduler *s, const struct sequence *seq);
+/* Tries for a moment; for a sequence that is about to be forked. */
+bool mask_make_now(struct scheduler *s, struct sequence *seq);
+void mask_forget(struct scheduler *s, struct sequence *seq); /* an unfinished one */
+
 /* window_room.c */
 void window_charge(struct scheduler *s, const struct sequence *seq, bool is_over);
-/* Whether it can run beside the other sequences, or beside those that are not parked. */
-bool window_has_room(const struct scheduler *s, const struct sequence *seq, bool without_parked);
+/* Whether it can run beside the other sequences, or beside those that do not yield to it. */
+bool window_has_room(const struct scheduler *s, const struct sequence *seq, bool without_yielding);
 void scheduler_reserve_windows(struct scheduler *s); /* pages for each sequence's next row */
 void scheduler_reserve_rows(struct scheduler *s);    /* for all planned rows, or plans fewer */
 uint32_t scheduler_list_needs(struct scheduler *s, uint32_t side); /* fills `needs`; the count */
@@ -140,7 +156,6 @@ void scheduler_plan(struct scheduler *s);
 
 /* forward.c */
 void scheduler_submit_batch(struct scheduler *s); /* from the plan */
-void scheduler_ask_masks(struct scheduler *s);    /* for the tokens that the batch will produce */
 void scheduler_take_batch(struct scheduler *s);   /* waits for the batch, and takes its results */
 /* After a device loss: all running sequences wait again, the cache is empty, and the engine is
  * reopened. */

@@ -15,7 +15,18 @@ enum filter_verdict {
     FILTER_END,   /* nothing can follow: this token completes the answer */
 };
 
+/* A filter that has paused holds something that all filters share. Another that takes too long is
+ * then busy, and begins again with the next call. */
+enum filter_progress { FILTER_READY, FILTER_PAUSED, FILTER_BUSY };
+
 struct token_filter_ops {
+    /* Works on the next mask until `until_ns` (clock_now_ns), or a little longer; once it is ready,
+     * `mask` returns it at once. The mask does not depend on the pauses. NULL: masks are never
+     * slow. */
+    enum filter_progress (*make)(struct token_filter *f, uint32_t n_left, uint64_t until_ns);
+    /* Forgets an unfinished mask: called before a filter that has paused is left alone. NULL:
+     * nothing to forget. */
+    void (*drop)(struct token_filter *f);
     /* The tokens that may come next: bit i % 64 of word i / 64 for token i; NULL: any. Valid until
      * the next call of this filter. `n_left` is the number of tokens that the answer may still
      * have, this one included, so that a filter can reach a valid end in time. */

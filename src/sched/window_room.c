@@ -32,14 +32,14 @@ void window_charge(struct scheduler *s, const struct sequence *seq, bool is_over
     }
 }
 
-bool window_has_room(const struct scheduler *s, const struct sequence *seq, bool without_parked)
+bool window_has_room(const struct scheduler *s, const struct sequence *seq, bool without_yielding)
 {
     for (uint32_t i = 0; i < s->cache.n_sides; i++) {
         uint32_t freed = 0;
         if (!side_is_window(&s->cache, i))
             continue;
-        for (uint32_t k = 0; without_parked && k < s->n_running; k++)
-            if (sequence_is_parked(s->running[k]))
+        for (uint32_t k = 0; without_yielding && k < s->n_running; k++)
+            if (s->running[k]->yields)
                 freed += charge(s, s->running[k], i);
         const struct cache_side *x = &s->cache.sides[i];
         if (x->charged - freed + charge(s, seq, i) > x->pool.n_pages)

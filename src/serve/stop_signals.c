@@ -65,3 +65,12 @@ int stop_signals_next(void)
     n_given += number != 0;
     return number;
 }
+
+void stop_signals_end(void)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    if (fd >= 0)
+        close(fd);
+    fd = -1;
+}

@@ -221,12 +221,53 @@ static int64_t find_stop(const char *text, uint32_t len, const struct request *r
     return -1;
 }
 
+static struct script_filter *paused;
+
+const struct script_filter *script_paused(void)
+{
+    return paused;
+}
+
+static uint32_t tries_for_mask(const struct script_filter *f)
+{
+    return f->most_tries ? (uint32_t)(hash_pair(~f->seed, f->n_accepted) % f->most_tries) : 0;
+}
+
+static enum filter_progress script_make(struct token_filter *filter, uint32_t n_left,
+                                        uint64_t until_ns)
+{
+    struct script_filter *f = (struct script_filter *)filter;
+    f->n_wrong += f->is_asked || until_ns == 0 || n_left != f->n_in_all - f->n_accepted;
+    if (f->n_tries >= tries_for_mask(f)) {
+        paused = paused == f ? NULL : paused;
+        return FILTER_READY;
+    }
+    if (paused && paused != f) {
+        f->n_tries = 0;
+        return FILTER_BUSY;
+    }
+    paused = f;
+    f->n_tries++;
+    f->n_pauses++;
+    return FILTER_PAUSED;
+}
+
+static void script_drop(struct token_filter *filter)
+{
+    struct script_filter *f = (struct script_filter *)filter;
+    f->n_wrong += paused != f; /* only one that has paused needs it */
+    f->n_drops++;
+    f->n_tries = 0;
+    paused = NULL;
+}
+
 static const uint64_t *script_mask(struct token_filter *filter, uint32_t n_left)
 {
     struct script_filter *f = (struct script_filter *)filter;
     uint64_t h = hash_pair(f->seed, f->n_accepted);
     const uint64_t end = UINT64_C(1) << FIXTURE_END;
-    f->n_wrong += n_left == 0 || n_left != f->n_in_all - f->n_accepted;
+    f->n_wrong += n_left == 0 || n_left != f->n_in_all - f->n_accepted || paused == f;
+    f->n_wrong += f->n_tries < tries_for_mask(f);
     f->n_asked++;
     f->is_asked = true;
     f->mask = UINT64_MAX;
@@ -243,13 +284,17 @@ static enum filter_verdict script_accept(struct token_filter *filter, int32_t to
     struct script_filter *f = (struct script_filter *)filter;
     f->n_wrong += !f->is_asked || !(f->mask >> token & 1) || f->n_accepted == FIXTURE_MAX_TOKENS;
     f->is_asked = false;
+    f->n_tries = 0;
     f->accepted[f->n_accepted++ % FIXTURE_MAX_TOKENS] = token;
     return f->n_accepted == f->end_at ? FILTER_END : FILTER_GO_ON;
 }
 
 void script_set(struct script_filter *f, uint64_t seed, struct client *c, uint32_t limit)
 {
-    static const struct token_filter_ops ops = {.mask = script_mask, .accept = script_accept};
+    static const struct token_filter_ops ops = {.make = script_make,
+                                                .drop = script_drop,
+                                                .mask = script_mask,
+                                                .accept = script_accept};
     const struct request *r = &c->request;
     uint32_t room = limit - r->n_tokens;
     *f = (struct script_filter){.filter = {&ops}, .seed = seed};
@@ -259,7 +304,9 @@ void script_set(struct script_filter *f, uint64_t seed, struct client *c, uint32
 
 void script_reset(struct script_filter *f)
 {
+    CHECK(paused != f); /* a filter that is left alone holds nothing */
     f->n_accepted = f->n_asked = f->n_wrong = 0;
+    f->n_tries = f->most_tries = 0;
     f->is_asked = false;
 }
 

@@ -61,13 +61,17 @@ void fixture_run(struct fixture *f, struct client **clients, uint32_t n);
 struct scheduler_stats fixture_stats(struct fixture *f);
 
 /* A filter with its own rule: what it allows depends on its seed and on how many tokens it has
- * accepted; sometimes it allows anything. It records whether the scheduler follows the contract. */
+ * accepted; sometimes it allows anything. A slow one pauses before its masks, as many times as the
+ * same rule says. It records whether the scheduler follows the contract. */
 struct script_filter {
     struct token_filter filter;
     uint64_t seed;
     uint32_t end_at;     /* the answer is complete after this many tokens; 0: never */
     uint32_t n_in_all;   /* tokens that the answer may have */
     bool has_ends;       /* the end token is allowed from the start */
+    uint32_t most_tries; /* calls of make until a mask is there, at most; 0: one */
+    uint32_t n_tries;    /* so far, for the next mask */
+    uint32_t n_pauses, n_drops;
     uint32_t n_accepted; /* and what it was told: */
     uint32_t n_asked;
     int32_t accepted[FIXTURE_MAX_TOKENS];
@@ -80,6 +84,8 @@ struct script_filter {
 void script_set(struct script_filter *f, uint64_t seed, struct client *c, uint32_t limit);
 /* Forgets the answer. */
 void script_reset(struct script_filter *f);
+/* The filter that has paused; NULL: none. Only one can. */
+const struct script_filter *script_paused(void);
 
 /* The result of the request when it runs alone, on an engine with the window of the last opened
  * fixture; tokens go to `out` ([FIXTURE_MAX_TOKENS]). */

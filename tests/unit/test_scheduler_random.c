@@ -52,6 +52,8 @@ static struct client *random_client(struct mix *m)
         r->n_public = pick(m, n + 1);
         r->owner = 1 + pick(m, 2);
     }
+    r->tenant = pick(m, 3);
+    r->client = pick(m, 3);
     r->pin_ns = pick(m, 12) ? 0 : 1 + (uint64_t)pick(m, 3) * 1000000;
     r->explain = r->explain_others = pick(m, 4) == 0;
     r->ignore_end = m->is_pressed || pick(m, 2);
@@ -94,6 +96,7 @@ static void ask_more(struct mix *m, uint32_t i)
         script_set(&m->filters[i], m->state, c, m->limit);
         m->filters[i].end_at = pick(m, 2) ? 0 : 1 + pick(m, 40);
         m->filters[i].has_ends = pick(m, 2);
+        m->filters[i].most_tries = pick(m, 2) * pick(m, 6);
     }
 }
 
@@ -126,6 +129,8 @@ static void follow(struct mix *m, uint32_t i)
     r->owner = from->owner;
     r->no_cache = from->no_cache;
     r->leader = from;
+    r->tenant = from->tenant;
+    r->client = from->client;
 }
 
 static void open_mix(struct mix *m)
@@ -140,6 +145,7 @@ static void open_mix(struct mix *m)
     o->max_waiting = MAX_CLIENTS;
     o->max_length = 8 + pick(m, 300) + (m->is_pressed ? 100 : 0);
     o->step_budget_ms = 1 + pick(m, 50);
+    o->mock.is_async = pick(m, 2);
     o->mock.fail_every = pick(m, 3) ? 0 : 2 + pick(m, 12);
     o->mock.fail_token = pick(m, 4) ? -1 : (int32_t)pick(m, 60);
     o->mock.nan_every = pick(m, 5) ? 0 : 5 + pick(m, 60);
@@ -158,7 +164,7 @@ static void open_mix(struct mix *m)
     for (uint32_t i = 0; i < m->n_clients; i++) {
         m->clients[i] = random_client(m);
         m->arrives[i] = pick(m, 2) ? 0 : pick(m, 60);
-        if (i && pick(m, 3) == 0)
+        if (i && pick(m, 2) == 0)
             follow(m, i);
         ask_more(m, i);
         m->cancels[i] = pick(m, 4) ? 0 : m->arrives[i] + pick(m, 40);

@@ -533,7 +533,6 @@ TEST(server_cache, who_asks_and_goes_leaves_nothing)
     server_await_log(&s, "stopping");
     server_signal(&s, SIGTERM);
     server_await_log(&s, "stopping at once");
-    server_signal(&s, SIGTERM);
     server_wait(&s);
     close(late);
     close(chat);

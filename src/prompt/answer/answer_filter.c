@@ -249,10 +249,14 @@ static const uint64_t *mask_of_text(struct answer_filter *f)
 }
 
 /* Calls are never completed for the model: an incomplete call is better than a wrong one. */
+static uint32_t grammar_left(const struct answer_filter *f, uint32_t n_left)
+{
+    return f->options.ends_in_time ? n_left : UINT32_MAX;
+}
+
 static const uint64_t *mask_of_grammar(struct answer_filter *f, uint32_t n_left)
 {
-    const uint64_t *mask = grammar_matcher_mask(f->matcher,
-                                                f->options.ends_in_time ? n_left : UINT32_MAX);
+    const uint64_t *mask = grammar_matcher_mask(f->matcher, grammar_left(f, n_left));
     if (f->thinking_left == 0 || !is_at_start(f))
         return mask;
     memcpy(f->mask, mask, f->n_words * sizeof *f->mask);
@@ -270,6 +274,27 @@ static const uint64_t *filter_mask(struct token_filter *base, uint32_t n_left)
     case PHASE_GRAMMAR: return mask_of_grammar(f, n_left);
     }
     return NULL;
+}
+
+static enum filter_progress filter_make(struct token_filter *base, uint32_t n_left,
+                                        uint64_t until_ns)
+{
+    struct answer_filter *f = (struct answer_filter *)base;
+    if (f->phase != PHASE_GRAMMAR)
+        return FILTER_READY;
+    switch (grammar_matcher_make(f->matcher, grammar_left(f, n_left), until_ns)) {
+    case GRAMMAR_READY: break;
+    case GRAMMAR_PAUSED: return FILTER_PAUSED;
+    case GRAMMAR_BUSY: return FILTER_BUSY;
+    }
+    return FILTER_READY;
+}
+
+static void filter_drop(struct token_filter *base)
+{
+    struct answer_filter *f = (struct answer_filter *)base;
+    if (f->matcher)
+        grammar_matcher_drop(f->matcher);
 }
 
 /* ---- accepting tokens ---- */
@@ -416,5 +441,8 @@ static const uint64_t *filter_unhurried(struct token_filter *base)
     return f->phase == PHASE_GRAMMAR ? grammar_matcher_unhurried(f->matcher) : NULL;
 }
 
-static const struct token_filter_ops answer_filter_ops = {
-    .mask = filter_mask, .unhurried = filter_unhurried, .accept = filter_accept};
+static const struct token_filter_ops answer_filter_ops = {.make = filter_make,
+                                                          .drop = filter_drop,
+                                                          .mask = filter_mask,
+                                                          .unhurried = filter_unhurried,
+                                                          .accept = filter_accept};
