@@ -284,9 +284,9 @@ TEST(http_server, a_stream_drops_a_dead_reader)
     struct site site;
     site_open_with(&site, (struct deadlines){.write_ms = WRITE_MS});
     int fd = client_open(&site);
+    uint64_t began_ns = clock_now_ns();
     client_send(fd, GET("/stream"));
     TURN_UNTIL(&site, site.streamed);
-    uint64_t began_ns = clock_now_ns();
     TURN_UNTIL(&site, site.n_hangups);
     CHECK(clock_now_ns() - began_ns >= (WRITE_MS - 20) * UINT64_C(1000000));
     CHECK_INT(http_server_connections(site.server), 0);
