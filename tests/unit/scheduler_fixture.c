@@ -291,10 +291,8 @@ static enum filter_verdict script_accept(struct token_filter *filter, int32_t to
 
 void script_set(struct script_filter *f, uint64_t seed, struct client *c, uint32_t limit)
 {
-    static const struct token_filter_ops ops = {.make = script_make,
-                                                .drop = script_drop,
-                                                .mask = script_mask,
-                                                .accept = script_accept};
+    static const struct token_filter_ops ops = {
+        .make = script_make, .drop = script_drop, .mask = script_mask, .accept = script_accept};
     const struct request *r = &c->request;
     uint32_t room = limit - r->n_tokens;
     *f = (struct script_filter){.filter = {&ops}, .seed = seed};

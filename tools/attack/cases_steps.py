@@ -26,13 +26,13 @@ def stream_to_end(port, body, source=ATTACKER, headers=(), timeout=60, stopping=
     return n
 
 
-def streams(target, n, **fields):
+def streams(target, n, headers=(), **fields):
     """An attack, or a load: n streams that are read to their end, again and again."""
     attack = Attack(None, n)
     def step(i):
         body = {"messages": MESSAGES, "stream": True, "max_tokens": 300, "temperature": 1.5,
                 "seed": i, **fields}
-        stream_to_end(target.port, body, stopping=attack.stopping)
+        stream_to_end(target.port, body, headers=headers, stopping=attack.stopping)
     attack.step = step
     return attack
 
@@ -76,32 +76,34 @@ def fast_streams(settings):
                    enough=0.05)
 
 
-def two_tenants(settings, name, step_of, n, seconds):
+def two_tenants(settings, name, step_of, n, seconds, beside_of=None):
     """The victim is tenant bee; the attack has tenant ant's key."""
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
         file.write(keyfile.text([keyfile.Key("key-of-ant", "ant"), keyfile.Key("key-of-bee", "bee")]))
         file.flush()
+        ant = [("Authorization", "Bearer key-of-ant")]
         with settings.serve("--api-key-file", file.name) as target:
             attack = Attack(None, n)
-            attack.step = step_of(target, attack, [("Authorization", "Bearer key-of-ant")])
+            attack.step = step_of(target, attack, ant)
             return compare(name, target, attack, seconds, prepare=2,
+                           beside=beside_of(target, ant) if beside_of else None,
                            victim={"headers": [("Authorization", "Bearer key-of-bee")]})
 
 
 def many_choices(settings):
-    """Two requests with 128 choices of one tenant; another tenant waits."""
+    """Two requests with 128 choices of one tenant; another tenant waits. Normal is beside 15 plain
+    streams of that tenant: as many as fill the batch."""
     def step_of(target, attack, headers):
         def step(i):
             body = {"messages": MESSAGES, "stream": True, "n": 128, "max_tokens": 400,
                     "ignore_eos": True, "seed": i}
             stream_to_end(target.port, body, headers=headers, stopping=attack.stopping)
         return step
-    return two_tenants(settings, "g. two requests with n: 128 of another tenant", step_of, 2,
-                       max(settings.seconds, 10))
 
-
-class Victim(Victim):
-    """Chats of one tenant that count their tokens."""
+    def beside_of(target, headers):
+        return streams(target, 15, headers=headers, ignore_eos=True)
+    return two_tenants(settings, "g. two requests with n: 128 of another tenant (normal: 15 plain)",
+                       step_of, 2, max(settings.seconds, 10), beside_of)
 
 
 def shares(settings):
