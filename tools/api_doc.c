@@ -160,7 +160,9 @@ static void answers_print(void)
         "requests that begin like it find it in the cache. Nothing is generated, and the prompt\n"
         "does not begin an answer (`add_generation_prompt`). The response has `prompt_tokens`,\n"
         "`cached_tokens`, `computed_tokens`, `pinned`, `pinned_s`, and a `reason` if a `pin` was\n"
-        "rejected because too much is pinned already: at most half of the cache can be pinned. "
+        "rejected because too much is pinned already: at most half of the cache can be pinned, and "
+        "tenants have equal shares of that. A pin ends early if its tenant holds more than its "
+        "share and another tenant claims its own. "
         "Other\n"
         "fields are those of a chat completion.\n");
 }

@@ -162,11 +162,12 @@ void prefix_tree_lock(struct prefix_tree *t, node_id node);
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns);
 
 /* Pins the path of a locked node until `until_ns`: its pages are evicted only when nothing
- * unpinned is left. False if that would pin more than max_pinned pages or more than half of the
- * namespace's cap, if there are too many pins, or if the path is invalid. Pinning the same node
- * again extends its pin. A pin ends when its time is over (prefix_tree_expire, the earliest
- * first), or when the last of its pages is evicted or becomes invalid. Ending a pin counts as use
- * of the rest of the path. */
+ * unpinned is left. Tenants have equal shares of max_pinned pages and of the number of pins, and
+ * may use more while nobody else wants it. False if that is not enough, if it would pin more than
+ * half of the namespace's cap, or if the path is invalid. Pinning the same node again extends its
+ * pin. A pin ends when its time is over (prefix_tree_expire, the earliest first), when the last of
+ * its pages is evicted or becomes invalid, or when another tenant claims its share. Ending a pin
+ * counts as use of the rest of the path. */
 bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns);
 
 /* Each of these frees at most `max_nodes` nodes and returns how many pages that freed. The cost

@@ -80,6 +80,7 @@ enum { TREE_MAX_PINS = 256, READ_AHEAD = 16 };
 struct tree_pin {
     uint64_t until_ns;
     node_id node;
+    uint32_t tenant; /* of the node's last token */
 };
 
 /* A node's pages in a side: a chain in order of position, with possible gaps.

@@ -329,9 +329,75 @@ static void pin_end(struct naive *m, uint32_t i, uint64_t now_ns)
     naive_touch(m, at, now_ns); /* the end of a pin is a use */
 }
 
+static uint32_t tenant_at(const struct naive *m, int at)
+{
+    return cache_tenant(m->positions[m->positions[at].root].ns, m->positions[at].token);
+}
+
+/* What a tenant has pinned, in parts of a page: the pins that cover one share it. */
+static uint64_t tenant_parts(const struct naive *m, uint32_t tenant)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < m->n_pins; i++)
+        if (tenant_at(m, m->pins[i].at) == tenant)
+            for (int p = m->pins[i].at; !naive_is_root(m, p); p = m->positions[p].parent)
+                n += 65536 / m->positions[p].pins;
+    return n;
+}
+
+static bool has_earlier_pin(const struct naive *m, uint32_t i)
+{
+    bool has = false;
+    for (uint32_t k = 0; k < i; k++)
+        has |= tenant_at(m, m->pins[k].at) == tenant_at(m, m->pins[i].at);
+    return has;
+}
+
+/* Ends a pin of another tenant: of the one that holds most, the pin that is over first. */
+static void pin_take(struct naive *m, uint32_t tenant)
+{
+    uint64_t most = 0;
+    int64_t from = -1, first = -1;
+    for (uint32_t i = 0; i < m->n_pins; i++) {
+        uint32_t other = tenant_at(m, m->pins[i].at);
+        if (other != tenant && !has_earlier_pin(m, i) && tenant_parts(m, other) > most) {
+            most = tenant_parts(m, other);
+            from = other;
+        }
+    }
+    for (uint32_t i = 0; i < m->n_pins; i++)
+        if (tenant_at(m, m->pins[i].at) == from &&
+            (first < 0 || m->pins[i].until_ns < m->pins[first].until_ns))
+            first = i;
+    CHECK(first >= 0);
+    m->n_taken++;
+    pin_end(m, (uint32_t)first, m->now);
+}
+
+/* Makes room for the path as far as its tenant's share allows. */
+static bool pin_fits(struct naive *m, int at)
+{
+    const uint32_t tenant = tenant_at(m, at);
+    for (;;) {
+        uint32_t n_pinned = 0, n_new = 0, n_tenants = 1;
+        for (int i = 0; i < (int)m->n_pages; i++)
+            n_pinned += m->positions[i].pins > 0;
+        for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent)
+            n_new += m->positions[p].pins == 0;
+        if (n_pinned + n_new <= m->max_pinned)
+            return true;
+        for (uint32_t i = 0; i < m->n_pins; i++)
+            n_tenants += !has_earlier_pin(m, i) && tenant_at(m, m->pins[i].at) != tenant;
+        if (n_tenants == 1 || tenant_parts(m, tenant) + 65536 * (uint64_t)n_new >
+                                  65536 * (uint64_t)m->max_pinned / n_tenants)
+            return false;
+        pin_take(m, tenant);
+    }
+}
+
 bool naive_pin(struct naive *m, int at, uint64_t until_ns)
 {
-    uint32_t n_pinned = 0, n_pinned_there = 0;
+    uint32_t n_pinned_there = 0;
     int root = m->positions[at].root;
     if (is_invalid(m, at))
         return false;
@@ -343,15 +409,11 @@ bool naive_pin(struct naive *m, int at, uint64_t until_ns)
                 m->pins[i].until_ns = until_ns;
             return true;
         }
-    for (int i = 0; i < (int)m->n_pages; i++) {
-        n_pinned += m->positions[i].pins > 0;
+    for (int i = 0; i < (int)m->n_pages; i++)
         n_pinned_there += m->positions[i].pins > 0 && m->positions[i].root == root;
-    }
-    for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent) {
-        n_pinned += m->positions[p].pins == 0;
+    for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent)
         n_pinned_there += m->positions[p].pins == 0;
-    }
-    if (n_pinned > m->max_pinned || n_pinned_there > m->positions[root].cap / 2)
+    if (n_pinned_there > m->positions[root].cap / 2 || !pin_fits(m, at))
         return false;
     CHECK(m->n_pins < NAIVE_MAX_PINS);
     m->pins[m->n_pins++] = (struct naive_pin){at, until_ns};

@@ -56,6 +56,7 @@ struct naive {
     struct position *positions; /* [n_pages], then the roots */
     struct naive_pin pins[NAIVE_MAX_PINS];
     uint32_t n_pins;
+    uint64_t n_taken;           /* pins that ended because another tenant claimed its share */
     uint64_t now;               /* the stamp given last */
     struct tree_stats went;     /* only the counts of removed pages and nodes */
     struct pressure_event last; /* what the last freeing call freed, with paths as digests */

@@ -97,11 +97,17 @@ static void cut_to_whole(struct query *q)
         q->n--;
 }
 
+/* Each is a tenant's. */
+static uint64_t draw_namespace(struct world *w)
+{
+    return cache_namespace(below(w, w->config->n_namespaces), -1, -1);
+}
+
 struct query *make_query(struct world *w, bool whole)
 {
     struct query *q = &w->query;
     q->n = q->n_images = 0;
-    q->ns = below(w, w->config->n_namespaces);
+    q->ns = draw_namespace(w);
     int at = (int)below(w, w->config->n_pages);
     if (w->naive.positions[at].used && below(w, 8)) {
         if (below(w, 8)) /* otherwise: stored in one namespace, queried in another */
@@ -518,7 +524,7 @@ static void do_clear(struct world *w)
 {
     if (!rarely(w))
         return;
-    uint64_t ns = below(w, w->config->n_namespaces);
+    uint64_t ns = draw_namespace(w);
     const uint64_t *which = below(w, 2) ? &ns : NULL;
     uint32_t max_nodes = most_nodes(w);
     CHECK_INT(prefix_tree_clear(w->tree, which, max_nodes, w->now),
@@ -530,13 +536,16 @@ static void do_pin(struct world *w)
     struct handle h = w->handles[below(w, w->n_handles)];
     uint64_t until = w->now + below(w, 300);
     uint32_t before = w->naive.n_pins;
+    uint64_t taken_before = w->naive.n_taken;
     CHECK_INT(prefix_tree_pin(w->tree, h.node, until), naive_pin(&w->naive, h.at, until));
-    w->totals.n_pinned += w->naive.n_pins - before;
+    uint64_t n_taken = w->naive.n_taken - taken_before;
+    w->totals.n_pinned += w->naive.n_pins + n_taken - before;
+    w->totals.n_pins_taken += n_taken;
 }
 
 static void do_invalidate(struct world *w)
 {
-    uint64_t ns = below(w, w->config->n_namespaces);
+    uint64_t ns = draw_namespace(w);
     const uint64_t *which = below(w, 4) ? &ns : NULL;
     if (!rarely(w))
         return;
@@ -581,7 +590,7 @@ static void do_set_cap(struct world *w)
 {
     if (!w->config->caps || below(w, 4))
         return;
-    uint64_t ns = below(w, w->config->n_namespaces);
+    uint64_t ns = draw_namespace(w);
     uint32_t cap = below(w, 3) ? below(w, w->config->n_pages) : UINT32_MAX;
     int root = naive_root(&w->naive, ns);
     prefix_tree_set_cap(w->tree, ns, cap);

@@ -34,6 +34,7 @@ struct world_totals {
         n_adopted;    /* positions that came without a page of a side, of which the tree has one */
     uint64_t n_stale; /* lookups that were used after the tree had changed */
     uint64_t n_pinned, n_withdrawn;    /* pins and withdrawals made */
+    uint64_t n_pins_taken;             /* pins that ended for another tenant's */
     uint64_t n_explained, n_forgotten; /* losses that the tree still knew of, and did not */
 };
 

@@ -21,6 +21,7 @@ static void run(const char *name, uint64_t seed, uint32_t n_steps)
     CHECK(tight == (totals.n_refused > 0));
     CHECK(totals.evicted > 0 && totals.expired > 0 && totals.cleared > 0);
     CHECK(totals.n_pinned > 0 && totals.n_withdrawn > 0);
+    CHECK(c->n_namespaces == 1 || tight || totals.n_pins_taken > 0);
     CHECK(totals.n_forgotten * 10 < totals.n_explained);
     for (int reason = 0; reason <= MISS_NAMESPACE; reason++)
         CHECK(totals.misses[reason] > 0 || tight ||

@@ -2,6 +2,8 @@
  * become invalid, positions that are withdrawn, images that are freed whole. */
 #include "cache/prefix_tree.h"
 
+#include "cache/tree_node.h"
+
 #include "test.h"
 #include "tree_lookup.h"
 #include "test_death.h"
@@ -192,6 +194,100 @@ TEST(tree_pin, the_budget_is_kept)
     CHECK(!pin(&f, a, 300));
     unlock(&f, a);
     unlock(&f, b);
+    teardown(&f);
+}
+
+static bool pin_of(struct fixture *f, uint32_t tenant, const char *text, uint64_t until_ns)
+{
+    node_id node = hold_in(f, cache_namespace(tenant, -1, -1), text);
+    bool pinned = pin(f, node, until_ns);
+    unlock(f, node);
+    return pinned;
+}
+
+TEST(tree_pin, a_tenant_gets_its_share_of_the_budget)
+{
+    struct fixture f;
+    setup(&f, 200, 100);
+    f.tree->max_pinned = 12;
+    CHECK(pin_of(&f, 1, "aaaa", 100));
+    CHECK(pin_of(&f, 1, "bbbb", 50));
+    CHECK(pin_of(&f, 1, "cccc", 60));
+    CHECK(!pin_of(&f, 1, "d", 100));      /* nobody else pins, but there is no more */
+    CHECK(!pin_of(&f, 2, "0123456", 99)); /* more than half of it */
+    CHECK_INT(stats(&f)->n_pinned, 12);
+    CHECK(pin_of(&f, 2, "012", 99)); /* takes the pin of tenant 1 that is over first */
+    CHECK_INT(stats(&f)->n_pinned, 11);
+    CHECK(pin_of(&f, 2, "345", 98));
+    CHECK_INT(stats(&f)->n_pins, 3); /* the first and two of tenant 2 */
+    CHECK_INT(stats(&f)->n_pinned, 10);
+    CHECK(!pin_of(&f, 2, "xyz", 99)); /* tenant 1 has less than its share */
+    CHECK(pin_of(&f, 3, "wxyz", 99)); /* a third of it */
+    CHECK_INT(stats(&f)->n_pins, 3);
+    teardown(&f);
+}
+
+TEST(tree_pin, pages_of_several_pins_count_in_parts)
+{
+    struct fixture f;
+    setup(&f, 200, 100);
+    f.tree->max_pinned = 20;
+    CHECK(pin_of(&f, 1, "sharedA", 100));
+    CHECK(pin_of(&f, 1, "sharedB", 100));
+    CHECK(pin_of(&f, 1, "sharedC", 100));
+    CHECK(pin_of(&f, 2, "0123456789.", 100));
+    CHECK_INT(stats(&f)->n_pinned, 20);
+    CHECK(pin_of(&f, 1, "sharedD", 100)); /* the tenth page of tenant 1 */
+    CHECK_INT(stats(&f)->n_pinned, 10);
+    teardown(&f);
+}
+
+/* After a shared prompt, tokens say whose they are. */
+TEST(tree_pin, tenants_in_one_namespace_have_shares_of_their_own)
+{
+    struct fixture f;
+    setup(&f, 200, 100);
+    f.tree->max_pinned = 12;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint64_t tokens[4];
+        uint32_t pages[4], tenant = i < 3 ? 1 : 2;
+        for (uint32_t k = 0; k < 4; k++)
+            tokens[k] = cache_token_owned(CACHE_TOKEN_TEXT, tenant, 10 * i + k);
+        struct tree_match m = {0};
+        enum match_kind kind;
+        node_id node = prefix_tree_acquire(f.tree, 0, tokens, 4, f.now_ns, &m, &kind);
+        struct page_run run = page_pool_take(&f.pool, 4, PAGE_NONE);
+        CHECK_INT(run.count, 4);
+        for (uint32_t k = 0; k < 4; k++)
+            pages[k] = run.first + k;
+        uint32_t claimed;
+        node = prefix_tree_insert(f.tree, node, tokens, pages, NULL, 4, f.now_ns, &claimed);
+        CHECK(pin(&f, node, 100 + i));
+        unlock(&f, node);
+    }
+    CHECK_INT(stats(&f)->n_pins, 3);
+    CHECK_INT(f.tree->pins[2].tenant, 2);
+    teardown(&f);
+}
+
+TEST(tree_pin, a_tenant_gets_its_share_of_the_pins)
+{
+    struct fixture f;
+    setup(&f, 1000, 1000);
+    char text[3] = "";
+    for (uint32_t n = 0; n < 256; n++) {
+        text[0] = (char)(1 + n % 200);
+        text[1] = (char)(1 + n / 200);
+        CHECK(pin_of(&f, 1, text, 1000));
+    }
+    CHECK(!pin_of(&f, 1, "one more", 1000));
+    text[1] = '\0';
+    for (uint32_t n = 0; n < 128; n++) {
+        text[0] = (char)(1 + n);
+        CHECK(pin_of(&f, 2, text, 1000));
+    }
+    CHECK(!pin_of(&f, 2, "one more", 1000));
+    CHECK_INT(stats(&f)->n_pins, 256);
     teardown(&f);
 }
 
