@@ -160,11 +160,11 @@ static void answers_print(void)
         "requests that begin like it find it in the cache. Nothing is generated, and the prompt\n"
         "does not begin an answer (`add_generation_prompt`). The response has `prompt_tokens`,\n"
         "`cached_tokens`, `computed_tokens`, `pinned`, `pinned_s`, and a `reason` if a `pin` was\n"
-        "rejected because too much is pinned already: at most half of the cache can be pinned, and "
-        "tenants have equal shares of that. A pin ends early if its tenant holds more than its "
-        "share and another tenant claims its own. "
-        "Other\n"
-        "fields are those of a chat completion.\n");
+        "rejected because too much is pinned already. At most half of the cache can be pinned, "
+        "and\n"
+        "tenants have equal shares of that: a pin ends early if its tenant holds more than its "
+        "share\n"
+        "and another tenant claims its own. Other fields are those of a chat completion.\n");
 }
 
 static void llama_print(void)
