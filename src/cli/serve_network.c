@@ -54,8 +54,8 @@ const struct option serve_network_options[] = {
          "seconds after which a client that reads nothing is dropped; 0: never (default 60)"),
     UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request body, in MiB (default 32)"),
     UINT("max-unsent-mib", &max_unsent_mib, "N", 1, 1e6,
-         "most memory for answers that clients have not read, in MiB; beyond it the slowest are "
-         "dropped (default 256)"),
+         "most memory for unread answers, in MiB, and as much for unfinished ones that are not "
+         "streamed; beyond it the slowest or largest are dropped (default 256)"),
     {0},
 };
 

@@ -264,21 +264,25 @@ static int grammars_begin(struct server *s, struct error *err)
     return token_vocabulary_open(&s->api.vocabulary, s->api.options->prompt->tokenizer, err);
 }
 
+static struct http_options http_options_of(const struct server_options *o)
+{
+    return (struct http_options){.listeners = o->listeners,
+                                 .tls = o->tls,
+                                 .max_connections = o->max_connections,
+                                 .max_connections_per_address = o->max_connections_per_address,
+                                 .max_header_bytes = o->max_header_bytes,
+                                 .max_body_bytes = o->max_body_bytes,
+                                 .max_bodies_bytes = BODIES * o->max_body_bytes,
+                                 .max_unsent_bytes = o->max_unsent_bytes,
+                                 .header_timeout_ms = o->header_timeout_ms,
+                                 .body_timeout_ms = o->body_timeout_ms,
+                                 .idle_timeout_ms = o->idle_timeout_ms,
+                                 .write_timeout_ms = o->write_timeout_ms};
+}
+
 static int http_begin(struct server *s, struct error *err)
 {
-    const struct server_options *o = s->api.options;
-    struct http_options options = {.listeners = o->listeners,
-                                   .tls = o->tls,
-                                   .max_connections = o->max_connections,
-                                   .max_connections_per_address = o->max_connections_per_address,
-                                   .max_header_bytes = o->max_header_bytes,
-                                   .max_body_bytes = o->max_body_bytes,
-                                   .max_bodies_bytes = BODIES * o->max_body_bytes,
-                                   .max_unsent_bytes = o->max_unsent_bytes,
-                                   .header_timeout_ms = o->header_timeout_ms,
-                                   .body_timeout_ms = o->body_timeout_ms,
-                                   .idle_timeout_ms = o->idle_timeout_ms,
-                                   .write_timeout_ms = o->write_timeout_ms};
+    struct http_options options = http_options_of(s->api.options);
     struct http_handler handler = api_handler(&s->api, drained);
     return http_server_open(&s->api.http, s->base, &options, &handler, err);
 }
@@ -338,7 +342,20 @@ static void thinking_log(const struct api *api)
                  api->options->model_name);
 }
 
-/* Logs the memory in use once the cache is full and every token has been used. */
+/* The most that clients can take: their connections, bodies and unsent answers; requests that are
+ * being read; answers in progress, and one that is being written; the prompts of requests that
+ * wait. */
+static uint64_t requests_bound(const struct server_options *o)
+{
+    const struct http_options http = http_options_of(o);
+    const uint64_t n_requests = (uint64_t)o->max_seqs + o->max_waiting;
+    return http_memory_bound(&http) + (uint64_t)WORKERS(o->n_workers) * REQUEST_ARENA_BYTES +
+           2 * (uint64_t)o->max_unsent_bytes +
+           n_requests * o->context * (sizeof(int32_t) + sizeof(uint64_t));
+}
+
+/* Logs the memory in use once the cache is full and every token has been used, and how much more
+ * clients can take. */
 static void memory_log(const struct api *api)
 {
     const struct server_options *o = api->options;
@@ -352,10 +369,13 @@ static void memory_log(const struct api *api)
                  o->engine->limits.n_pages[1], info->groups[1].page_bytes, info->groups[1].window);
     log_info(
         "memory: packed weights %.1f MiB, model file up to %.1f MiB, cache (KV) up to %.1f MiB (%u "
-        "tokens of %u bytes%s), other %.1f MiB, grammars up to %.1f MiB; context %u",
+        "tokens of %u bytes%s), other %.1f MiB, grammars up to %.1f MiB, requests at most %.1f "
+        "MiB; "
+        "context %u",
         (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
         (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,
-        window, (double)other / mib, (double)(grammars + GRAMMAR_BYTES) / mib, o->context);
+        window, (double)other / mib, (double)(grammars + GRAMMAR_BYTES) / mib,
+        (double)requests_bound(o) / mib, o->context);
 }
 
 int server_run(const struct server_options *options, struct error *err)

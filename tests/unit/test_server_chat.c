@@ -636,3 +636,19 @@ TEST(server_chat, the_log_forgets_which_clients_it_told)
     CHECK_INT(n, 2);
     server_stop(&s);
 }
+
+/* A whole answer is kept until it is complete, so it has a limit; a stream has none. */
+TEST(server_chat, large_answers_have_to_be_streamed)
+{
+    struct test_server s;
+    SERVER_START(&s, "--max-unsent-mib", "1");
+#define LARGE "'ignore_eos':true,'logprobs':true,'top_logprobs':20,'max_tokens':100"
+    CHECK_INT(server_chat(&s, HI, LARGE ",'n':8"), 400); /* 8 x 100 x 21 x about 96 bytes */
+    CHECK_AT("error.code", "'answer_too_large'");
+    CHECK_HAS(reply_at("error.message"),
+              "no room for an answer of 1 MiB or more (--max-unsent-mib 1)");
+    CHECK_INT(server_chat(&s, HI, LARGE ",'n':4"), 200);
+    CHECK_INT(server_chat(&s, HI, LARGE ",'n':8,'stream':true"), 200);
+    CHECK_STR(event_at(-1, ""), "[DONE]");
+    server_stop(&s);
+}

@@ -5,36 +5,11 @@ import threading
 import time
 
 import keyfile
-import wire
-from measure import ATTACKER, Attack, Row, compare
+from measure import MESSAGES, Attack, Row, compare, stream_to_end, streams
 from victim import Times, Victim, percentile
 
 # Each byte can be read in many ways, so each mask walks many stacks.
 AMBIGUOUS = "root ::= s s s s\ns ::= ([^x] s s s | [^y] s s | [^z] s)?"
-MESSAGES = [{"role": "user", "content": "Hi"}]
-
-
-def stream_to_end(port, body, source=ATTACKER, headers=(), timeout=60, stopping=None):
-    """Reads a stream and drops it; returns the number of tokens that arrived."""
-    n = 0
-    with wire.connect(port, timeout, source) as sock:
-        sock.sendall(wire.request("/v1/chat/completions", body, headers=headers))
-        for line in sock.makefile("rb"):
-            n += line.startswith(b"data: {")
-            if line.startswith(b"data: [DONE]") or (stopping and stopping.is_set()):
-                break
-    return n
-
-
-def streams(target, n, headers=(), **fields):
-    """An attack, or a load: n streams that are read to their end, again and again."""
-    attack = Attack(None, n)
-    def step(i):
-        body = {"messages": MESSAGES, "stream": True, "max_tokens": 300, "temperature": 1.5,
-                "seed": i, **fields}
-        stream_to_end(target.port, body, headers=headers, stopping=attack.stopping)
-    attack.step = step
-    return attack
 
 
 def ambiguous(settings, n):
@@ -79,10 +54,12 @@ def fast_streams(settings):
 def two_tenants(settings, name, step_of, n, seconds, beside_of=None):
     """The victim is tenant bee; the attack has tenant ant's key."""
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
-        file.write(keyfile.text([keyfile.Key("key-of-ant", "ant"), keyfile.Key("key-of-bee", "bee")]))
+        file.write(keyfile.text([keyfile.Key("key-of-ant", "ant"), keyfile.Key("key-of-bee", "bee"),
+                                 keyfile.Key("key-of-admin", "admin", "admin")]))
         file.flush()
         ant = [("Authorization", "Bearer key-of-ant")]
         with settings.serve("--api-key-file", file.name) as target:
+            target.admin = keyfile.bearer("key-of-admin")
             attack = Attack(None, n)
             attack.step = step_of(target, attack, ant)
             return compare(name, target, attack, seconds, prepare=2,

@@ -4,7 +4,7 @@ import threading
 import time
 
 import wire
-from measure import ATTACKER, Attack, compare
+from measure import ATTACKER, Attack, compare, streams
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 UNREAD = 40
@@ -105,10 +105,11 @@ class Unread:
             sock.close()
 
 
-def unread(settings, name, data, n, options=()):
-    with settings.serve(*options) as target:
+def unread(settings, name, data, n, beside=0):
+    with settings.serve() as target:
         attack = Unread(target.port, data, n)
-        row = compare(name, target, Attack(attack.step), max(settings.seconds, 10))
+        row = compare(name, target, Attack(attack.step), max(settings.seconds, 10),
+                      beside=streams(target, beside, ignore_eos=True) if beside else None)
         deadline = time.monotonic() + 30  # the rest of the work counts for the peak, too
         while target.stats()["completions"] and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -131,14 +132,16 @@ def unread_template(settings):
 
 
 def unread_logprobs(settings):
-    """Whole answers with 128 choices and log probabilities, which nobody reads."""
+    """Whole answers with 128 choices and log probabilities, which nobody reads. Normal is beside 15
+    plain streams, which fill the batch as the choices do."""
     data = wire.request("/v1/chat/completions", {
         "messages": MESSAGES, "n": 128, "max_tokens": 200, "ignore_eos": True, "logprobs": True,
         "top_logprobs": 20, "temperature": 1})
-    return unread(settings, "c. 3 unread answers, n: 128 with log probabilities", data, 3)
+    return unread(settings, "c. 3 unread answers, n: 128 with log probabilities (normal: 15 plain)",
+                  data, 3, beside=15)
 
 
-
-CASES = {"tokenize": tokenize_largest, "tokenize-longest": tokenize_longest, "schemas": slow_schemas, "schemas-hangup": slow_schemas_hang_up,
+CASES = {"tokenize": tokenize_largest, "tokenize-longest": tokenize_longest,
+         "schemas": slow_schemas, "schemas-hangup": slow_schemas_hang_up,
          "unread-pieces": unread_pieces, "unread-template": unread_template,
          "unread-logprobs": unread_logprobs}

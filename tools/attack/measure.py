@@ -2,10 +2,12 @@
 import threading
 import time
 
+import wire
 from target import Target, default_model
 from victim import Victim, measure_apart
 
 ATTACKER = "127.0.0.2"  # another address than the victim's: clients without keys are told apart by it
+MESSAGES = [{"role": "user", "content": "Hi"}]
 LIMIT = 2.0             # times normal; what the project promises
 
 
@@ -53,6 +55,29 @@ class Attack(threading.Thread):
     def stop(self, timeout=5):
         self.stopping.set()
         self.join(timeout)
+
+
+def stream_to_end(port, body, source=ATTACKER, headers=(), timeout=60, stopping=None):
+    """Reads a stream and drops it; returns the number of tokens that arrived."""
+    n = 0
+    with wire.connect(port, timeout, source) as sock:
+        sock.sendall(wire.request("/v1/chat/completions", body, headers=headers))
+        for line in sock.makefile("rb"):
+            n += line.startswith(b"data: {")
+            if line.startswith(b"data: [DONE]") or (stopping and stopping.is_set()):
+                break
+    return n
+
+
+def streams(target, n, headers=(), **fields):
+    """An attack, or a load: n streams that are read to their end, again and again."""
+    attack = Attack(None, n)
+    def step(i):
+        body = {"messages": MESSAGES, "stream": True, "max_tokens": 300, "temperature": 1.5,
+                "seed": i, **fields}
+        stream_to_end(target.port, body, headers=headers, stopping=attack.stopping)
+    attack.step = step
+    return attack
 
 
 class Row:
@@ -118,7 +143,7 @@ def compare(name, target, attack, seconds, victim=None, prepare=0.5, notes=None,
     normal = measure_apart(target.port, seconds, **victim)
     if beside:
         beside.stop()
-        target.wait_idle(headers=dict(victim.get("headers", [])))
+        target.wait_idle()
     before = target.rss()
     target.peak_bytes = 0
     attack.start()

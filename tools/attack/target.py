@@ -32,6 +32,7 @@ class Target:
             stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})})
         self.port = 0
         self.tls = None
+        self.admin = None  # headers that /stats needs
         threading.Thread(target=self._watch, daemon=True).start()
         if wait:
             self.wait_listening()
@@ -101,14 +102,14 @@ class Target:
         finally:
             connection.close()
 
-    def stats(self, headers=None):
-        return json.loads(self.ask("GET", "/stats", headers=headers).body)
+    def stats(self):
+        return json.loads(self.ask("GET", "/stats", headers=self.admin).body)
 
-    def wait_idle(self, timeout=60, headers=None):
+    def wait_idle(self, timeout=60):
         """Waits until nothing runs or waits; returns the statistics, or None after `timeout`."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            stats = self.stats(headers)
+            stats = self.stats()
             if not stats["running"] and not stats["waiting"] and not stats["completions"]:
                 return stats
             time.sleep(0.05)

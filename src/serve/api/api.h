@@ -46,6 +46,8 @@ struct api {
     struct grammar_store *grammars; /* compiled constraints on answers */
     struct grammar_vocabulary *vocabulary;
     struct completion *completions; /* in progress */
+    struct completion *next_pumped; /* where the next turn continues; NULL: from the first on */
+    size_t answers_bytes;           /* of their answers */
     struct cache_answer *cache_answers;
     struct strbuf events; /* scratch: what a stream gets next */
     uint32_t n_completions;

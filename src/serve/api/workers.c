@@ -174,7 +174,7 @@ static int worker_start(struct workers *w, enum worker_lane lane, struct error *
 int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,
                  void (*wake)(void *context), void *context, struct error *err)
 {
-    const uint32_t n_all = n_threads + N_LANES - 1;
+    const uint32_t n_all = WORKERS(n_threads);
     struct workers *w = calloc(1, sizeof *w + n_all * sizeof *w->threads);
     if (!w)
         return error_set(err, ERROR_MEMORY, "no memory for %u workers", n_all);

@@ -41,6 +41,9 @@ struct job {
     uint64_t due_ns;
 };
 
+/* All threads, if there are `n_threads` for short jobs. */
+#define WORKERS(n_threads) ((n_threads) + N_LANES - 1)
+
 /* `n_threads`: for short jobs. The other lanes have one each. */
 int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,
                  void (*wake)(void *context), void *context, struct error *err);

@@ -297,6 +297,17 @@ bool answer_is_over(const struct answer *a)
     return a->is_over;
 }
 
+size_t answer_bytes(const struct answer *a)
+{
+    enum { TOKEN_BYTES = 8, LOGPROB_BYTES = 96 }; /* in JSON */
+    const struct answer_content *content = &a->content;
+    const struct logprob_list *l = &content->logprobs;
+    size_t n = content->text.len + content->thinking.len + content->tokens.len * TOKEN_BYTES;
+    for (uint32_t i = 0; i < content->n_calls; i++)
+        n += content->calls[i].arguments.len;
+    return n + (l->n ? l->n * (1 + l->items[l->n - 1].logprobs.n_top) * LOGPROB_BYTES : 0);
+}
+
 bool answer_failed(const struct answer *a)
 {
     const struct answer_content *content = &a->content;

@@ -72,6 +72,8 @@ void answer_echo(struct answer *a, const char *text, size_t len, struct strbuf *
 /* No more tokens come. */
 void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events);
 
+/* About how long the answer is when it is written. A stream has less: what was sent is not kept. */
+size_t answer_bytes(const struct answer *a);
 bool answer_failed(const struct answer *a);
 /* The answer has ended early: its generation can be stopped, and further tokens are not part of
  * it. */

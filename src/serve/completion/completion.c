@@ -22,6 +22,7 @@
 
 /* For one turn of the event loop. */
 enum {
+    PUMP_NS = 2000000,      /* then others have their turn */
     PUMP_EVENTS = 64,       /* of one completion, shared by its choices */
     PUMP_BYTES = 64 * 1024, /* collected before they are written */
 };
@@ -77,12 +78,15 @@ static void completion_free(struct completion *c)
 {
     assert(c->running.n_live == 0 && !c->preparing);
     struct api *api = c->api;
+    answers_forget(c);
     completion_unprepare(c);
     body_release(c);
     if (c->output.stream)
         c->output.writer->close(c->output.stream);
     strbuf_free(&c->output.settings);
     *(c->prev ? &c->prev->next : &api->completions) = c->next;
+    if (api->next_pumped == c)
+        api->next_pumped = c->next;
     if (c->next)
         c->next->prev = c->prev;
     api->n_completions--;
@@ -553,9 +557,24 @@ static bool pump_choice(struct completion *c, uint32_t index, uint32_t limit, st
     return o->live;
 }
 
+/* Waiting helps only if other answers are in the way. */
+static void too_large_error(const struct completion *c, struct api_error *e)
+{
+    const size_t most = c->api->options->max_unsent_bytes;
+    api_error_set(e, c->n_bytes > most ? 400 : 503, NULL,
+                  "there is no room for an answer of %zu MiB or more%s (--max-unsent-mib %zu): "
+                  "stream it, or ask for fewer choices, tokens or log probabilities",
+                  c->n_bytes >> 20, c->n_bytes > most ? "" : " beside the others", most >> 20);
+    e->code = "answer_too_large";
+}
+
 /* The error of a failed choice, if any. */
 static bool failed_choice(const struct completion *c, struct api_error *e)
 {
+    if (c->is_too_large) {
+        too_large_error(c, e);
+        return true;
+    }
     for (uint32_t i = 0; i < c->running.n_choices; i++) {
         const struct choice *o = &c->running.choices[i];
         if (c->output.lost_events || answer_failed(&o->answer)) {
@@ -589,6 +608,7 @@ static void completion_pump(struct completion *c)
     for (uint32_t i = 0; i < c->running.n_choices; i++)
         has_more |= pump_choice(c, i, 1 + PUMP_EVENTS / c->running.n_choices, events);
     events_write(c, events);
+    answers_count(c);
     if (has_more)
         workers_wake(c->api->workers);
     if (!c->x) {
@@ -608,11 +628,16 @@ void completions_pump(struct api *api)
 {
     for (struct job *job; (job = workers_finished(api->workers));)
         completion_prepared(completion_of(job));
-    for (struct completion *c = api->completions, *next; c; c = next) {
-        next = c->next;
+    const uint64_t end_ns = clock_now_ns() + PUMP_NS;
+    struct completion *c = api->next_pumped ? api->next_pumped : api->completions;
+    while (c && clock_now_ns() < end_ns) {
+        api->next_pumped = c->next; /* stays true if that is freed */
         if (!c->preparing)
             completion_pump(c);
+        c = api->next_pumped;
     }
+    if (c)
+        workers_wake(api->workers);
 }
 
 void completion_hangup(struct api *api, struct http_exchange *x)

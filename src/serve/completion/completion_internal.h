@@ -12,9 +12,10 @@
 
 /* Shared by the files of a completion: completion.c has its life, completion_prepare.c the worker's
  * part of it, completion_constrain.c the constraints on answers, completion_output.c what is sent,
- * completion_explain.c why the prompt was not cached, completion_llama.c what only llama-server's
- * API has. Warming the cache (POST /v1/cache/warm) is a completion that generates nothing. Requests
- * that only ask for text or tokens end when the worker is done. */
+ * completion_explain.c why the prompt was not cached, completion_budget.c the memory of answers,
+ * completion_llama.c what only llama-server's API has. Warming the cache (POST /v1/cache/warm) is a
+ * completion that generates nothing. Requests that only ask for text or tokens end when the worker
+ * is done. */
 
 struct role_name {
     char name[12];
@@ -100,7 +101,9 @@ struct completion {
     struct http_exchange *x; /* NULL: nobody waits for the answer */
     struct job job;
     bool preparing;
+    bool is_too_large;    /* no room for its answers: it fails at its next turn */
     atomic_bool unwanted; /* tells the worker to stop */
+    size_t n_bytes;       /* of its answers, as counted in the api's answers_bytes */
 
     struct completion_input input;
     struct completion_answers running;
@@ -171,6 +174,12 @@ bool prompt_is_list(const struct json *prompt);
 /* Rejects a text that cannot fit, before it is tokenized. */
 int refuse_hopeless(struct completion *c, size_t n_bytes);
 int prompts_alloc(struct completion *c, size_t n);
+
+/* Counts the answers' bytes anew. If all answers together have too many, the largest of the client
+ * that has most is marked. */
+void answers_count(struct completion *c);
+/* No longer counts them. */
+void answers_forget(struct completion *c);
 
 /* Updates how long a choice has taken. */
 void choice_time(struct choice *o, uint64_t now_ns);

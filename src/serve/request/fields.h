@@ -86,8 +86,9 @@ enum {
     REQUEST_MAX_STOP_TOKENS = 128,
     REQUEST_MAX_EXTRA = 1024, /* other files sent with an infill */
     REQUEST_MAX_PIN_S = 7 * 24 * 3600,
-    REQUEST_NO_TOKENS = -1,   /* max_tokens: generate none */
-    REQUEST_TEXT_TOKENS = 16, /* OpenAI's default max_tokens for text completions */
+    REQUEST_NO_TOKENS = -1,          /* max_tokens: generate none */
+    REQUEST_ARENA_BYTES = 256 << 20, /* the most memory that reading a request may take */
+    REQUEST_TEXT_TOKENS = 16,        /* OpenAI's default max_tokens for text completions */
     FIELD_NO_MAX = INT32_MAX,
 };
 

@@ -45,7 +45,7 @@ int no_memory(struct field_reader *r)
 {
     return api_error_set(r->err, 413, NULL,
                          "reading the request takes too much memory (the limit is %d MiB)",
-                         ARENA_LIMIT >> 20);
+                         REQUEST_ARENA_BYTES >> 20);
 }
 
 static bool is_neutral(const struct request_field *f, const struct json *value)
@@ -382,7 +382,7 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
                                    .replay = true,
                                    .parses_special = true,
                                    .add_generation_prompt = kind != REQUEST_WARM};
-    out->arena.limit_bytes = ARENA_LIMIT;
+    out->arena.limit_bytes = REQUEST_ARENA_BYTES;
     struct field_reader r = {.params = out,
                              .err = err,
                              .kind = kind,

@@ -7,10 +7,7 @@
  * other files have the readers of single fields: options.c, samplers.c, messages.c, tools.c,
  * formats.c, llama.c, ollama.c. */
 
-enum {
-    MAX_PATH = 96,
-    ARENA_LIMIT = 256 << 20 /* memory limit for one request */
-};
+enum { MAX_PATH = 96 };
 
 struct field_reader {
     struct request_params *params;

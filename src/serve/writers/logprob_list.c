@@ -7,6 +7,8 @@
 void logprob_list_add(struct logprob_list *l, int32_t token, const char *bytes, size_t len,
                       const struct token_logprobs *logprobs)
 {
+    if (l->n_given == l->n)
+        l->n = l->n_ready = l->n_given = 0;
     if (l->n == l->capacity) {
         size_t capacity = l->capacity ? 2 * l->capacity : 16;
         struct logprob_item *items = realloc(l->items, capacity * sizeof *items);

@@ -22,7 +22,7 @@ struct logprob_item {
 };
 
 struct logprob_list {
-    struct logprob_item *items;
+    struct logprob_item *items; /* forgotten once all are given and another comes */
     size_t n, capacity, n_ready, n_given;
     uint64_t n_bytes, n_characters; /* of all tokens so far */
     bool failed;                    /* out of memory */
