@@ -276,6 +276,8 @@ install: $(BUILD)/radish $(MANUAL)/radish.conf
 	@install -m 644 $(wildcard docs/*.*) $(TO)/share/doc/radish/docs
 
 # The package and the tarball are made of what `make install` installs. CUDA=1 adds the engine for NVIDIA GPUs.
+# SOURCE_DATE_EPOCH is the date of all files in them: by default the last commit's.
+deb dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 DEB_VERSION := $(VERSION)-1
 DEB := $(BUILD)/radish_$(DEB_VERSION)_$(shell dpkg --print-architecture 2>/dev/null).deb
 deb:
@@ -288,7 +290,7 @@ deb:
 	@packaging/deb.sh $(CURDIR)/$(BUILD)/deb $(DEB_VERSION) $(DEB)
 
 # Built in a folder of its own, with an older glibc than this machine may have. The same tree and the same versions of the
-# libraries give the same bytes, with the same SOURCE_DATE_EPOCH (the last commit's date, by default).
+# libraries give the same bytes.
 DIST_NAME := radish-$(VERSION)-linux-x86_64
 SYSROOT   ?= $(BUILD)/sysroot
 DIST_MAKE  = $(MAKE) -j$(JOBS) --no-print-directory BUILD=$(BUILD)/dist STATIC=1 OPT=-O3 CUDA_BUILD=$(CUDA_BUILD) \

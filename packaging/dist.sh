@@ -8,9 +8,6 @@ doc=$folder/share/doc/radish
 
 die() { printf 'make dist: %s\n' "$*" >&2; exit 1; }
 
-# The date of everything in the tarball, so that a second build gives the same bytes.
-epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
-
 binaries=$(find "$folder/bin" "$folder/lib/radish" -type f 2>/dev/null || true)
 # shellcheck disable=SC2086  # a list of files without spaces
 strip --strip-unneeded $binaries
@@ -28,14 +25,14 @@ for library in libevent pcre2 openssl utf8proc; do
     licence=/usr/share/doc/$package/copyright
     [ -f "$licence" ] || die "the licence of $library is not in $licence: install $package again, with its documentation"
     install -m 644 "$licence" "$doc/licenses/$library.txt"
-    dpkg-query -W -f "$library \${Version}\n" $package
+    dpkg-query -W -f "$library \${Version}\n" "$package"
 done >"$doc/licenses/versions.txt"
 install -m 644 /usr/share/common-licenses/Apache-2.0 "$doc/licenses/Apache-2.0.txt"
 install -m 644 CHANGELOG.md "$doc"
 gzip -9n "$folder"/share/man/man1/*.1
 
 rm -f "$out"
-tar --create --format=ustar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner \
+tar --create --format=ustar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
     --mode=u+rwX,go+rX,go-w --directory="$(dirname "$folder")" "$(basename "$folder")" | gzip -9n >"$out.part"
 mv "$out.part" "$out"
 echo "$out"
