@@ -110,6 +110,7 @@ link = $(Q)$(CC) $(FLAGS_$(1)) $(LDFLAGS) -pthread $(filter %.o %.a,$^) $(LDLIBS
 STATIC_SRCS := $(if $(STATIC),tools/older_libc.c tools/own_openssl.c)
 $(BUILD)/radish: $(call objects,release,src/cli/main.c $(STATIC_SRCS)) $(call library,release)
 	$(call link,release)
+$(BUILD)/radish: LDFLAGS += -Wl,-z,relro,-z,now
 $(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug)
 	$(call link,debug)
 $(BUILD)/radish-tsan: $(call objects,tsan,src/cli/main.c) $(call library,tsan)
