@@ -206,7 +206,7 @@ serve chat:
 test:
 	@tools/setup.sh packages
 	@tools/setup.sh python $(BUILD)/venv
-	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/api_doc $(BUILD)/models_doc
+	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/api_doc $(BUILD)/models_doc $(MANUAL)/radish.conf
 	@model=$$(tools/setup.sh model) && tests/run.sh $(BUILD) "$$model"
 
 unit: $(BUILD)/unit
