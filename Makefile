@@ -50,7 +50,9 @@ GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
-LDLIBS   += $(patsubst %,$(if $(STATIC),-l:lib%.a,-l%),event_pthreads event_core ssl crypto pcre2-8 utf8proc) -lm -ldl
+# A static OpenSSL may need others: zlib and Zstandard, on newer releases of Debian.
+OPENSSL_LIBS := $(if $(STATIC),$(shell CC="$(CC)" tools/setup.sh openssl-libraries))
+LDLIBS   += $(patsubst %,$(if $(STATIC),-l:lib%.a,-l%),event_pthreads event_core ssl crypto $(OPENSSL_LIBS) pcre2-8 utf8proc) -lm -ldl
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 # The last one holds the kernels and is in the plug-in alone.
@@ -147,7 +149,7 @@ $(call objects,plugin,src/engine/cuda/cuda_driver.c): $(CUDA_TOOLKIT)
 # Finds nvcc each time, and changes the file only if it is another one.
 ifneq ($(filter cuda test-cuda $(BUILD)/radish-cuda.so $(CUDA_KERNELS),$(MAKECMDGOALS)),)
 $(CUDA_TOOLKIT): FORCE
-	@NVCC="$(NVCC)" tools/cuda.sh toolkit $@ $(BUILD)/cuda-toolkit
+	@NVCC="$(NVCC)" tools/cuda.sh toolkit $@ $(CUDA_BUILD)-toolkit
 endif
 $(CUDA_KERNELS): $(CUDA_TOOLKIT) $(CUDA_ARCHS_FILE) $(wildcard src/engine/cuda/kernels/*.cu* src/engine/cuda/*.h)
 	@echo "nvcc $@"

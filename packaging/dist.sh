@@ -16,16 +16,12 @@ strip --strip-unneeded $binaries
 
 # The libraries inside the binary ask for their licences and names to go with it.
 mkdir -p "$doc/licenses"
-for library in libevent pcre2 openssl utf8proc; do
-    case $library in
-    openssl) package=libssl-dev ;;
-    pcre2) package=libpcre2-dev ;;
-    *) package=lib${library#lib}-dev ;;
-    esac
+for package in $("$here/../tools/setup.sh" static); do
     licence=/usr/share/doc/$package/copyright
-    [ -f "$licence" ] || die "the licence of $library is not in $licence: install $package again, with its documentation"
-    install -m 644 "$licence" "$doc/licenses/$library.txt"
-    dpkg-query -W -f "$library \${Version}\n" "$package"
+    [ -f "$licence" ] || die "there is no $licence: install $package again, with its documentation"
+    install -m 644 "$licence" "$doc/licenses/${package%-dev}.txt"
+    # shellcheck disable=SC2016  # names of dpkg's
+    dpkg-query -W -f '${source:Package} ${source:Version}\n' "$package"
 done >"$doc/licenses/versions.txt"
 install -m 644 /usr/share/common-licenses/Apache-2.0 "$doc/licenses/Apache-2.0.txt"
 install -m 644 CHANGELOG.md "$doc"

@@ -4,7 +4,7 @@
 #   sysroot.sh DIR
 set -eu
 dir=$1
-libraries="libevent-dev libpcre2-dev libssl-dev libutf8proc-dev"
+libraries=$("$(dirname "$0")/../tools/setup.sh" static)
 
 die() { printf 'make dist: %s\n' "$*" >&2; exit 1; }
 
@@ -44,7 +44,7 @@ for package in "$dir"/apt/*.deb; do dpkg-deb -x "$package" "$dir"; done
 find "$dir" -type l -lname '/*' | while read -r link; do ln -sfn "$dir$(readlink "$link")" "$link"; done
 
 # shellcheck disable=SC2086
-dpkg-query -L $libraries | grep -E '^/usr/include/|^/usr/lib/.*\.a$' | while read -r file; do
+dpkg-query -L $libraries | grep -E '^/usr/include/|^/usr/lib/.*(\.a|/libcrypto\.pc)$' | while read -r file; do
     [ -d "$file" ] || { mkdir -p "$dir${file%/*}" && cp -L "$file" "$dir$file"; }
 done
 rm -rf "$dir/apt"
