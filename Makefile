@@ -302,7 +302,9 @@ dist:
 	@tools/setup.sh packages
 	@tools/setup.sh dist
 	@$(if $(filter $(BUILD)/sysroot,$(SYSROOT)),packaging/sysroot.sh $(SYSROOT))
-	@[ $(BUILD)/dist -nt $(SYSROOT)/versions ] || rm -rf $(BUILD)/dist
+	@built_with="$(abspath $(SYSROOT)): $$(cat $(SYSROOT)/versions 2>/dev/null || true)" && \
+	if [ "$$(cat $(BUILD)/dist/sysroot 2>/dev/null)" != "$$built_with" ]; then \
+	    rm -rf $(BUILD)/dist && mkdir -p $(BUILD)/dist && echo "$$built_with" > $(BUILD)/dist/sysroot; fi
 	@$(if $(CUDA),$(MAKE) --no-print-directory $(CUDA_KERNELS))
 	@$(DIST_MAKE) $(BUILD)/dist/radish $(BUILD)/dist/manual/radish.conf $(if $(CUDA),$(BUILD)/dist/radish-cuda.so)
 	@rm -rf $(BUILD)/dist/tarball

@@ -6,6 +6,8 @@ folder=$1 out=$2
 here=$(dirname "$0")
 doc=$folder/share/doc/radish
 
+rm -f "$out"
+
 die() { printf 'make dist: %s\n' "$*" >&2; exit 1; }
 
 binaries=$(find "$folder/bin" "$folder/lib/radish" -type f 2>/dev/null || true)
@@ -27,7 +29,6 @@ install -m 644 /usr/share/common-licenses/Apache-2.0 "$doc/licenses/Apache-2.0.t
 install -m 644 CHANGELOG.md "$doc"
 gzip -9n "$folder"/share/man/man1/*.1
 
-rm -f "$out"
 tar --create --format=ustar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
     --mode=u+rwX,go+rX,go-w --directory="$(dirname "$folder")" "$(basename "$folder")" | gzip -9n >"$out.part"
 mv "$out.part" "$out"
