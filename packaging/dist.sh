@@ -6,9 +6,9 @@ folder=$1 out=$2
 here=$(dirname "$0")
 doc=$folder/share/doc/radish
 
-rm -f "$out"
-
 die() { printf 'make dist: %s\n' "$*" >&2; exit 1; }
+
+rm -f "$out" # of an earlier build, if this one fails
 
 binaries=$(find "$folder/bin" "$folder/lib/radish" -type f 2>/dev/null || true)
 # shellcheck disable=SC2086  # a list of files without spaces
@@ -29,7 +29,9 @@ install -m 644 /usr/share/common-licenses/Apache-2.0 "$doc/licenses/Apache-2.0.t
 install -m 644 CHANGELOG.md "$doc"
 gzip -9n "$folder"/share/man/man1/*.1
 
-tar --create --format=ustar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-    --mode=u+rwX,go+rX,go-w --directory="$(dirname "$folder")" "$(basename "$folder")" | gzip -9n >"$out.part"
+tar --create --file="$out.tar" --format=ustar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
+    --numeric-owner --mode=u+rwX,go+rX,go-w --directory="$(dirname "$folder")" "$(basename "$folder")"
+gzip -9n <"$out.tar" >"$out.part"
+rm "$out.tar"
 mv "$out.part" "$out"
 echo "$out"

@@ -1,5 +1,5 @@
-/* For `make STATIC=1`: what libevent and OpenSSL take from a C library of 2022 or newer, so that the
- * program also runs with an older one. */
+/* For `make STATIC=1`: what libevent and OpenSSL take from a C library of 2022 or newer, so that
+ * the program also runs with an older one. */
 #include <features.h>
 #include <stdarg.h>
 #include <stdint.h>
