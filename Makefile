@@ -15,6 +15,9 @@
 #   make fuzz        runs each fuzzer for FUZZ_SECONDS (clang)
 #   make mutants     injects N random faults into the cache, the scheduler and the server, one at a time; the
 #                    unit tests must notice each (SEED selects them; tools/mutants.py)
+#   make deb         builds a Debian package, build/radish_VERSION_amd64.deb; CUDA=1 adds the engine for NVIDIA GPUs
+#   make dist        builds a tarball that needs only glibc 2.31 or newer, build/radish-VERSION-linux-x86_64.tar.gz;
+#                    CUDA=1 as above; SYSROOT=DIR takes the C library to link with from there (packaging/sysroot.sh)
 #   make man         writes man pages, shell completions and an example config into build/manual
 #   make docs        writes docs/api.md and docs/models.md from the tables in the code
 #   make lint | format | coverage | install | clean
@@ -47,7 +50,9 @@ GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
-LDLIBS   += $(patsubst %,$(if $(STATIC),-l:lib%.a,-l%),event_pthreads event_core ssl crypto pcre2-8 utf8proc) -lm -ldl
+# A static OpenSSL may need others: zlib and Zstandard, on newer releases of Debian.
+OPENSSL_LIBS := $(if $(STATIC),$(shell CC="$(CC)" tools/setup.sh openssl-libraries))
+LDLIBS   += $(patsubst %,$(if $(STATIC),-l:lib%.a,-l%),event_pthreads event_core ssl crypto $(OPENSSL_LIBS) pcre2-8 utf8proc) -lm -ldl
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 # The last one holds the kernels and is in the plug-in alone.
@@ -104,8 +109,10 @@ $(call stamp,$(LINKAGE),$(BUILD)/linked-*)
 $(BUILD)/radish $(BUILD)/cuda_tests $(BUILD)/bench_cuda $(BUILD)/radish-cuda.so: $(LINKAGE)
 link = $(Q)$(CC) $(FLAGS_$(1)) $(LDFLAGS) -pthread $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-$(BUILD)/radish: $(call objects,release,src/cli/main.c $(if $(STATIC),tools/older_libc.c)) $(call library,release)
+STATIC_SRCS := $(if $(STATIC),tools/older_libc.c tools/own_openssl.c)
+$(BUILD)/radish: $(call objects,release,src/cli/main.c $(STATIC_SRCS)) $(call library,release)
 	$(call link,release)
+$(BUILD)/radish: LDFLAGS += -Wl,-z,relro,-z,now
 $(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug)
 	$(call link,debug)
 $(BUILD)/radish-tsan: $(call objects,tsan,src/cli/main.c) $(call library,tsan)
@@ -121,10 +128,11 @@ $(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,cov
 	$(call link,coverage)
 
 # The CUDA engine as a plug-in: one exported symbol, the kernels, and what they need of the rest.
-CUDA_TOOLKIT := $(BUILD)/cuda/toolkit
-CUDA_KERNELS := $(BUILD)/cuda/kernels.fatbin
-CUDA_ARCHS_FILE := $(BUILD)/cuda/archs-$(subst $() ,-,$(strip $(CUDA_ARCHS)))
-$(call stamp,$(CUDA_ARCHS_FILE),$(BUILD)/cuda/archs-*)
+CUDA_BUILD   := $(BUILD)/cuda
+CUDA_TOOLKIT := $(CUDA_BUILD)/toolkit
+CUDA_KERNELS := $(CUDA_BUILD)/kernels.fatbin
+CUDA_ARCHS_FILE := $(CUDA_BUILD)/archs-$(subst $() ,-,$(strip $(CUDA_ARCHS)))
+$(call stamp,$(CUDA_ARCHS_FILE),$(CUDA_BUILD)/archs-*)
 PLUGIN_SRCS  := $(sort $(shell find src/base src/model src/engine/cuda -name '*.c') $(wildcard src/engine/*.c))
 PLUGIN_SRCS  := $(filter-out src/engine/cuda/cuda_plugin.c,$(PLUGIN_SRCS))
 cuda: $(BUILD)/radish $(BUILD)/radish-cuda.so
@@ -141,7 +149,7 @@ $(call objects,plugin,src/engine/cuda/cuda_driver.c): $(CUDA_TOOLKIT)
 # Finds nvcc each time, and changes the file only if it is another one.
 ifneq ($(filter cuda test-cuda $(BUILD)/radish-cuda.so $(CUDA_KERNELS),$(MAKECMDGOALS)),)
 $(CUDA_TOOLKIT): FORCE
-	@NVCC="$(NVCC)" tools/cuda.sh toolkit $@ $(BUILD)/cuda-toolkit
+	@NVCC="$(NVCC)" tools/cuda.sh toolkit $@ $(CUDA_BUILD)-toolkit
 endif
 $(CUDA_KERNELS): $(CUDA_TOOLKIT) $(CUDA_ARCHS_FILE) $(wildcard src/engine/cuda/kernels/*.cu* src/engine/cuda/*.h)
 	@echo "nvcc $@"
@@ -180,7 +188,7 @@ $(BUILD)/api_doc $(BUILD)/models_doc $(BUILD)/same_bits $(BUILD)/schema_match $(
 	$(call link,release)
 # What describes the command line, from the tables of options.
 MANUAL := $(BUILD)/manual
-$(BUILD)/cli_doc: $(call objects,release,$(sort $(wildcard tools/cli_doc/*.c))) $(call library,release)
+$(BUILD)/cli_doc: $(call objects,release,$(sort $(wildcard tools/cli_doc/*.c)) $(STATIC_SRCS)) $(call library,release)
 	$(call link,release)
 $(MANUAL)/radish.conf: $(BUILD)/cli_doc
 	@mkdir -p $(MANUAL)
@@ -200,7 +208,7 @@ serve chat:
 test:
 	@tools/setup.sh packages
 	@tools/setup.sh python $(BUILD)/venv
-	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/api_doc $(BUILD)/models_doc
+	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/api_doc $(BUILD)/models_doc $(MANUAL)/radish.conf
 	@model=$$(tools/setup.sh model) && tests/run.sh $(BUILD) "$$model"
 
 unit: $(BUILD)/unit
@@ -271,6 +279,8 @@ install: $(BUILD)/radish $(MANUAL)/radish.conf
 	@install -m 644 $(wildcard docs/*.*) $(TO)/share/doc/radish/docs
 
 # The package and the tarball are made of what `make install` installs. CUDA=1 adds the engine for NVIDIA GPUs.
+# SOURCE_DATE_EPOCH is the date of all files in them: by default the last commit's.
+deb dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 DEB_VERSION := $(VERSION)-1
 DEB := $(BUILD)/radish_$(DEB_VERSION)_$(shell dpkg --print-architecture 2>/dev/null).deb
 deb:
@@ -282,9 +292,29 @@ deb:
 	@find $(BUILD)/deb/usr/bin $(wildcard $(BUILD)/deb/usr/lib/radish) -type f -exec strip --strip-unneeded {} +
 	@packaging/deb.sh $(CURDIR)/$(BUILD)/deb $(DEB_VERSION) $(DEB)
 
+# Built in a folder of its own, with an older glibc than this machine may have. The same tree and the same versions of the
+# libraries give the same bytes.
+DIST_NAME := radish-$(VERSION)-linux-x86_64
+SYSROOT   ?= $(BUILD)/sysroot
+DIST_MAKE  = $(MAKE) -j$(JOBS) --no-print-directory BUILD=$(BUILD)/dist STATIC=1 OPT=-O3 CUDA_BUILD=$(CUDA_BUILD) \
+    CC="$(CC) --sysroot=$(abspath $(SYSROOT)) -B$(abspath $(SYSROOT))/usr/lib/x86_64-linux-gnu"
+dist:
+	@tools/setup.sh packages
+	@tools/setup.sh dist
+	@$(if $(filter $(BUILD)/sysroot,$(SYSROOT)),packaging/sysroot.sh $(SYSROOT))
+	@built_with="$(abspath $(SYSROOT)): $$(cat $(SYSROOT)/versions 2>/dev/null || true)" && \
+	if [ "$$(cat $(BUILD)/dist/sysroot 2>/dev/null)" != "$$built_with" ]; then \
+	    rm -rf $(BUILD)/dist && mkdir -p $(BUILD)/dist && echo "$$built_with" > $(BUILD)/dist/sysroot; fi
+	@$(if $(CUDA),$(MAKE) --no-print-directory $(CUDA_KERNELS))
+	@$(DIST_MAKE) $(BUILD)/dist/radish $(BUILD)/dist/manual/radish.conf $(if $(CUDA),$(BUILD)/dist/radish-cuda.so)
+	@rm -rf $(BUILD)/dist/tarball
+	@$(DIST_MAKE) -s install DESTDIR=$(BUILD)/dist/tarball/$(DIST_NAME) PREFIX= RUN_PREFIX=/usr/local \
+	    PLUGINS="$(if $(CUDA),$(BUILD)/dist/radish-cuda.so)"
+	@packaging/dist.sh $(BUILD)/dist/tarball/$(DIST_NAME) $(BUILD)/$(DIST_NAME).tar.gz
+
 clean:
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
-.PHONY: all cuda serve chat man test test-cuda unit tsan soak bench fuzz mutants lint docs format coverage install deb clean
+.PHONY: all cuda serve chat man test test-cuda unit tsan soak bench fuzz mutants lint docs format coverage install deb dist clean
 .SECONDARY:

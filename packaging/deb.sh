@@ -6,9 +6,6 @@ set -eu
 root=$1 version=$2 out=$3
 here=$(dirname "$0")
 
-# The date of everything in the package, so that a second build gives the same bytes.
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
-export SOURCE_DATE_EPOCH
 maintainer="${DEBFULLNAME:-The radish authors} <${DEBEMAIL:-radish@localhost}>"
 
 put() { install -D -m 644 "$1" "$root/$2"; }

