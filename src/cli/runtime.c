@@ -569,7 +569,9 @@ static int model_open_engine(struct runtime *r, enum runtime_use use, struct err
     r->model_context = r->model.hparams.n_context;
     model_path_name(r->model_name, sizeof r->model_name, runtime_options.model_path);
     r->quantisation = model_quantisation(&r->model);
-    return (is_cpu ? cpu_open : device_open)(r, &limits, err);
+    if ((is_cpu ? cpu_open : device_open)(r, &limits, err))
+        return -1;
+    return model_settle(&r->model, r->engine->ops->reopen != NULL, err);
 }
 
 static int fallback_open(struct runtime *r, struct error *err)
