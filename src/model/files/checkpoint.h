@@ -77,8 +77,8 @@ int checkpoint_vector(struct checkpoint *c, const char *name, float *out, uint64
 
 /* Fails if a file has changed since it was opened. */
 int checkpoint_check(const struct checkpoint *c, struct error *err);
-/* Ends the use of the files, as in model_file.h: of tensors' data and of GGUF keys, only `parts` can
- * still be read. Parts that are not in a file were copied earlier, and stay. `keeps_files`: the
+/* Ends the use of the files, as in model_file.h: of tensors' data and of GGUF keys, only `parts`
+ * can still be read. Parts that are not in a file were copied earlier, and stay. `keeps_files`: the
  * rest stays mapped. */
 int checkpoint_settle(struct checkpoint *c, const struct file_part *parts, size_t n_parts,
                       bool keeps_files, struct error *err);

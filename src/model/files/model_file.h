@@ -39,7 +39,8 @@ int model_file_open_memory(struct model_file *f, const char *path, const void *b
                            struct error *err);
 void model_file_close(struct model_file *f); /* also after a failed open, and twice */
 
-/* Copies the file to memory up to `end`, and some more. Nothing else may read that part of it now. */
+/* Copies the file to memory up to `end`, and some more. Nothing else may read that part of it now.
+ */
 int model_file_copy(struct model_file *f, size_t end, struct error *err);
 /* Fails if the file has changed since it was opened. A file that was deleted or replaced has not,
  * nor has one that is settled. */
