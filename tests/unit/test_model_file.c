@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 #include "base/map_guard.h"
+#include "base/parallel.h"
 #include "checkpoint_builder.h"
 #include "gguf_builder.h"
+#include "model/convert/requantize.h"
 #include "model/files/gguf.h"
 #include "model/files/model_file.h"
 
@@ -122,7 +124,7 @@ TEST(model_file, a_copied_header_does_not_change)
     CHECK_INT(model_file_copy(&f, 300 * PAGE + 1, NULL), 0);
     file_fill(path, 0xff);
     CHECK(is_content(&f, 0, 300 * PAGE + 1));
-    CHECK(f.bytes[LEN - 1] == (uint8_t)(content(LEN - 1) ^ 0xff));
+    CHECK_INT(f.bytes[LEN - 1], 0xff - content(LEN - 1));
     CHECK_INT(model_file_copy(&f, 20, NULL), 0);
     CHECK(is_content(&f, 0, 20));
     model_file_close(&f);
@@ -141,7 +143,7 @@ TEST(model_file, a_part_in_the_copied_header_is_not_read_again)
     struct file_part part = part_of(&f, edge - PAGE, edge + PAGE);
     CHECK_INT(model_file_settle(&f, &part, 1, false, &err), 0);
     CHECK(is_content(&f, edge - PAGE, edge));
-    CHECK(f.bytes[edge] == (uint8_t)(content(edge) ^ 0xff));
+    CHECK_INT(f.bytes[edge], 0xff - content(edge));
     CHECK_INT(death_of_reading(f.bytes), SIGSEGV);
     model_file_close(&f);
 }
@@ -295,6 +297,34 @@ TEST(model_file, a_settled_gguf_file_has_no_entries)
     CHECK(!gguf_find(&g, "general.name") && !gguf_tensor(&g, "a"));
     CHECK_STR(g.path, path);
     gguf_close(&g);
+    gguf_builder_free(&b);
+}
+
+TEST(model_file, a_file_that_changes_is_not_quantized)
+{
+    const struct requantize_options options = {.type = TENSOR_Q8_0};
+    struct requantize_result result;
+    struct checkpoint *c;
+    struct parallel *pool;
+    struct error err = {0};
+    struct gguf_builder b = {0};
+    char from[300], to[300];
+    snprintf(from, sizeof from, "%s", path_of("from.gguf"));
+    snprintf(to, sizeof to, "%s", path_of("to.gguf"));
+    build_tensor(&b, "blk.0.ffn_up.weight", TENSOR_F32, 256, 2);
+    gguf_builder_finish(&b);
+    test_file_write(from, b.file.data, b.file.len);
+    CHECK_INT(parallel_open(&pool, 1, NULL, NULL), 0);
+    CHECK_INT(checkpoint_open(&c, from, NULL), 0);
+    CHECK_INT(requantize(c, to, pool, &options, &result, NULL), 0);
+    CHECK_INT(unlink(to), 0);
+    CHECK_INT(truncate(from, (off_t)b.file.len + 1), 0);
+    CHECK_INT(requantize(c, to, pool, &options, &result, &err), -1);
+    CHECK_HAS(err.message, "from.gguf: it changed while it was read");
+    CHECK_INT(access(to, F_OK), -1);
+    CHECK_INT(access(path_of("to.gguf.tmp"), F_OK), -1);
+    checkpoint_close(c);
+    parallel_close(pool);
     gguf_builder_free(&b);
 }
 
