@@ -5,6 +5,7 @@
 
 #include "base/byte_view.h"
 #include "base/log.h"
+#include "base/map_guard.h"
 #include "cli/command.h"
 #include "cli/foreign_options.h"
 
@@ -92,6 +93,7 @@ static int program_run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    map_guard_install();
     log_set_default(LOG_WARN); /* a person is reading; the server logs more */
     return status_with_output(program_run(argc, argv));
 }

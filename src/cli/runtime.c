@@ -546,6 +546,25 @@ static int device_open(struct runtime *r, const struct engine_limits *limits, st
     return failed;
 }
 
+/* Makes the model independent of its files: what engines read of it afterwards goes to memory. */
+static int files_settle(struct runtime *r, struct error *err)
+{
+    uint64_t tables = model_table_bytes(&r->model), left = machine_free_memory_bytes();
+    if (tables > left)
+        return error_set(err, ERROR_MEMORY,
+                         "%s: its embeddings take %" PRIu64 " MiB of memory, but only %" PRIu64
+                         " MiB are free",
+                         r->model.checkpoint->path, tables >> 20, left >> 20);
+    return model_settle(&r->model, r->engine->ops->reopen != NULL, err);
+}
+
+/* The memory that the model takes: a table that is also the head is there twice. */
+static uint64_t model_memory_bytes(const struct model *m)
+{
+    bool is_tied = m->output.data == m->token_embd.data;
+    return m->weight_bytes + (is_tied ? weight_bytes(&m->token_embd) : 0);
+}
+
 /* The model's engine: on a device or on the CPU. */
 static int model_open_engine(struct runtime *r, enum runtime_use use, struct error *err)
 {
@@ -561,7 +580,7 @@ static int model_open_engine(struct runtime *r, enum runtime_use use, struct err
     if (engine_choose(r, &limits, err))
         return -1;
     const bool is_cpu = !r->device.plugin.ops;
-    if ((is_cpu ? machine_pages(groups, n_groups, r->model.weight_bytes, &limits, err)
+    if ((is_cpu ? machine_pages(groups, n_groups, model_memory_bytes(&r->model), &limits, err)
                 : device_pages(r, groups, n_groups, &limits, err)) ||
         context_choose(r, r->model.hparams.n_context, &limits, err) || rope_follow(r, err) ||
         prompts_open(r, use, err))
@@ -569,7 +588,7 @@ static int model_open_engine(struct runtime *r, enum runtime_use use, struct err
     r->model_context = r->model.hparams.n_context;
     model_path_name(r->model_name, sizeof r->model_name, runtime_options.model_path);
     r->quantisation = model_quantisation(&r->model);
-    return (is_cpu ? cpu_open : device_open)(r, &limits, err);
+    return (is_cpu ? cpu_open : device_open)(r, &limits, err) || files_settle(r, err) ? -1 : 0;
 }
 
 static int fallback_open(struct runtime *r, struct error *err)

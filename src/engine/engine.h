@@ -83,7 +83,7 @@ struct engine_info {
     uint32_t n_heads;
     uint32_t row_tile;     /* rows computed together: whole tiles are cheapest; 0: any */
     uint64_t weight_bytes; /* the weights in the engine's own form */
-    uint64_t file_bytes;   /* of the model's file, read during use: the most that is in memory */
+    uint64_t table_bytes; /* the embeddings' tables, whose rows are read where the model has them */
     uint64_t buffer_bytes; /* for the rows of batches; like kv_bytes reserved, touched on use */
     uint64_t kv_bytes;     /* for all pages and slots */
     struct engine_cost cost;

@@ -62,6 +62,34 @@ int model_open(struct model *m, const char *path, const struct model_options *op
     return rc;
 }
 
+/* Adds what a table takes in the files: its blocks, and its scales where they are separate. */
+static size_t table_parts(const struct weight *w, struct file_part parts[3])
+{
+    if (!w->data)
+        return 0;
+    const struct weight_extent reach = weight_extent(w);
+    size_t n = 0;
+    parts[n++] = (struct file_part){w->data, reach.data_bytes};
+    if (w->groups.scales)
+        parts[n++] = (struct file_part){w->groups.scales, reach.scale_bytes};
+    if (w->groups.biases)
+        parts[n++] = (struct file_part){w->groups.biases, reach.scale_bytes};
+    return n;
+}
+
+int model_settle(struct model *m, bool keeps_files, struct error *err)
+{
+    struct file_part parts[6];
+    size_t n = table_parts(&m->token_embd, parts);
+    n += table_parts(&m->layer_embd, parts + n);
+    return checkpoint_settle(m->checkpoint, parts, n, keeps_files, err);
+}
+
+uint64_t model_table_bytes(const struct model *m)
+{
+    return weight_bytes(&m->token_embd) + (m->layer_embd.data ? weight_bytes(&m->layer_embd) : 0);
+}
+
 void model_close(struct model *m)
 {
     arena_free(&m->memory);

@@ -227,6 +227,14 @@ struct model_options {
 int model_open(struct model *m, const char *path, const struct model_options *options,
                struct error *err);
 void model_close(struct model *m);
+/* Once an engine has its weights: makes the model independent of its files, whatever happens to
+ * them. Of its weights, only the tables of embeddings can be read afterwards, and no GGUF key.
+ * Fails if a file changed since it was opened. `keeps_files`: for an engine that may read the
+ * weights again, everything else stays as it is; it must look whether they have changed then
+ * (checkpoint_check). */
+int model_settle(struct model *m, bool keeps_files, struct error *err);
+/* The bytes of those tables. */
+uint64_t model_table_bytes(const struct model *m);
 /* Adds up the bytes of its matrices by type. */
 void model_type_bytes(const struct model *m, uint64_t bytes[N_TENSOR_TYPES]);
 /* The name of the type of most of its weights, by bytes: "Q4_1". */

@@ -367,15 +367,13 @@ static void memory_log(const struct api *api)
     if (info->n_groups > 1)
         snprintf(window, sizeof window, ", and %u of %u bytes for windows of %u",
                  o->engine->limits.n_pages[1], info->groups[1].page_bytes, info->groups[1].window);
-    log_info(
-        "memory: packed weights %.1f MiB, model file up to %.1f MiB, cache (KV) up to %.1f MiB (%u "
-        "tokens of %u bytes%s), other %.1f MiB, grammars up to %.1f MiB, requests at most %.1f "
-        "MiB; "
-        "context %u",
-        (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
-        (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,
-        window, (double)other / mib, (double)(grammars + GRAMMAR_BYTES) / mib,
-        (double)requests_bound(o) / mib, o->context);
+    log_info("memory: packed weights %.1f MiB, embeddings %.1f MiB, cache (KV) up to %.1f MiB (%u "
+             "tokens of %u bytes%s), other %.1f MiB, grammars up to %.1f MiB, requests at most "
+             "%.1f MiB; context %u",
+             (double)info->weight_bytes / mib, (double)info->table_bytes / mib,
+             (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,
+             window, (double)other / mib, (double)(grammars + GRAMMAR_BYTES) / mib,
+             (double)requests_bound(o) / mib, o->context);
 }
 
 int server_run(const struct server_options *options, struct error *err)

@@ -28,7 +28,7 @@ def resident_mib(server):
 
 
 def said_mib(server):
-    found = re.search(r"memory: packed weights ([\d.]+) MiB, model file up to ([\d.]+) MiB, "
+    found = re.search(r"memory: packed weights ([\d.]+) MiB, embeddings ([\d.]+) MiB, "
                       r"cache \(KV\) up to ([\d.]+) MiB \(\d+ tokens of \d+ bytes\), other ([\d.]+) MiB",
                       server.log())
     assert found, server.log()

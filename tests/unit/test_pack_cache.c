@@ -273,6 +273,22 @@ static void set_date(const char *path, struct timespec mtime)
     CHECK_INT(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
+/* Its date must not vouch for what was packed from the file before. */
+TEST(pack_cache, a_model_that_changed_since_it_was_opened_has_none)
+{
+    struct damage d;
+    struct error err;
+    struct stat st;
+    damage_begin(&d);
+    CHECK_INT(stat(d.model.path, &st), 0);
+    d.model.gguf.mtime_ns = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec;
+    CHECK_INT(state_of(&d.store, &err), PACK_CACHE_USABLE);
+    d.model.gguf.mtime_ns--;
+    CHECK_INT(state_of(&d.store, &err), -1);
+    CHECK(strstr(err.message, "it has changed since it was opened") != NULL);
+    damage_end(&d);
+}
+
 TEST(pack_cache, another_model_is_bad)
 {
     struct damage d;

@@ -62,6 +62,8 @@ static size_t check_golden(const uint8_t *at)
     for (uint32_t r = 0; r < g.rows; r++)
         check_row(&w, r, from + (size_t)r * g.cols * sizeof(float));
     CHECK_INT(weight_bytes(&w), g.data_bytes + g.scale_bytes + g.bias_bytes);
+    CHECK_INT(weight_extent(&w).data_bytes, g.data_bytes);
+    CHECK_INT(weight_extent(&w).scale_bytes, g.scale_bytes);
     for (uint32_t r = 0; r < g.rows; r++) { /* backwards, by slices of one row */
         struct weight slice = weight_slice(&w, g.rows - 1 - r, 1, 1);
         check_row(&slice, 0, from + (size_t)(g.rows - 1 - r) * g.cols * sizeof(float));

@@ -99,20 +99,6 @@ static int lists_open(struct cpu_engine *e, struct weight **head_parts, struct e
     return 0;
 }
 
-/* The part of the files that is still read: everything except packed matrices. Rows of the
- * embedding table are read even if it was also packed, as the head. */
-static uint64_t file_bytes_in_use(const struct cpu_engine *e)
-{
-    uint64_t bytes = e->model->checkpoint->file_bytes;
-    for (uint32_t i = 0; i < e->weights.n_matrices; i++) {
-        const struct weight *w = e->weights.weights[i];
-        uint64_t taken = weight_bytes(w);
-        if (w->data != e->model->token_embd.data && taken <= bytes)
-            bytes -= taken;
-    }
-    return bytes;
-}
-
 static int load(struct cpu_engine *e, struct weight_list *list, struct error *err)
 {
     const struct cpu_options *o = &e->options;
@@ -123,10 +109,8 @@ static int load(struct cpu_engine *e, struct weight_list *list, struct error *er
         return -1;
     for (uint32_t i = 0; i < list->n; i++)
         *list->places[i] = e->weights.matrices[i];
-    /* Packed matrices are not read from the file again, except rows of embedding tables. */
-    checkpoint_forget(checkpoint);
     e->engine.info.weight_bytes = e->weights.size_bytes;
-    e->engine.info.file_bytes = file_bytes_in_use(e);
+    e->engine.info.table_bytes = model_table_bytes(e->model);
     return 0;
 }
 

@@ -203,6 +203,10 @@ static int describe_model(struct pack_cache *c, struct stat *model, char **prefi
             ? !S_ISREG(model->st_mode) || (uint64_t)model->st_size != checkpoint->gguf->map_bytes
             : !S_ISDIR(model->st_mode))
         return error_set(err, ERROR_IO, "%s: it was replaced while it was open", path);
+    /* What is packed is the file as it was opened. The date of a later one would vouch for it. */
+    int64_t mtime_ns = model->st_mtim.tv_sec * (int64_t)1000000000 + model->st_mtim.tv_nsec;
+    if (is_gguf && checkpoint->gguf->mtime_ns && mtime_ns != checkpoint->gguf->mtime_ns)
+        return error_set(err, ERROR_IO, "%s: it has changed since it was opened", path);
     c->model_owner = model->st_uid;
     c->model_mode = model->st_mode & 0666;
     char *raw = is_gguf ? NULL : path_with(path, "/bin_weights");

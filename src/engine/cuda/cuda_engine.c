@@ -172,6 +172,7 @@ static int memory_open(struct cuda_engine *e, struct error *err)
     cuda_layout_buffers(&buffers, e->model, limits, info->groups, info->n_groups, &e->plan_limits,
                         &e->buffers);
     info->weight_bytes = weights.used;
+    info->table_bytes = model_table_bytes(e->model);
     info->kv_bytes = kv.used;
     info->buffer_bytes = buffers.used;
     if (take_memory(e, &e->weights_memory, weights.used, "the weights", err) ||
@@ -290,7 +291,8 @@ static int cuda_reopen(struct engine *engine, struct error *err)
     struct cuda_engine *e = (struct cuda_engine *)engine;
     device_close(e);
     e->batch = NULL;
-    e->is_lost = device_open(e, err) != 0;
+    /* The weights come from the model's files, which others may have changed since. */
+    e->is_lost = device_open(e, err) != 0 || checkpoint_check(e->model->checkpoint, err) != 0;
     return e->is_lost ? -1 : 0;
 }
 

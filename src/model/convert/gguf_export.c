@@ -324,8 +324,8 @@ int gguf_export(const struct model *m, const struct gguf_writer *tokenizer, cons
     struct gguf_writer head = {0};
     int failed = gguf_export_keys(m, x.a, &head, err) || add_tensors(&x);
     if (!failed) {
-        struct tensor_file file = {m->checkpoint->path, to_path,  &head, x.tensors, x.n,
-                                   check_file,          (void *)m};
+        struct tensor_file file = {m->checkpoint->path, to_path,   &head,        x.tensors, x.n,
+                                   check_file,          (void *)m, m->checkpoint};
         gguf_add_values(&head, tokenizer);
         failed = tensor_file_write(&file, pool, options, result, err);
     }

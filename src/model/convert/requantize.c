@@ -267,6 +267,8 @@ int tensor_file_write(const struct tensor_file *file, struct parallel *pool,
                        : error_set(err, ERROR_IO, "%s: %s", temporary, strerror(errno));
     if (j.out && fclose(j.out) != 0 && !failed)
         failed = error_set(err, ERROR_IO, "%s: %s", file->path, strerror(errno));
+    if (!failed && file->checkpoint)
+        failed = checkpoint_check(file->checkpoint, err);
     if (!failed && file->check)
         failed = file->check(file->context, temporary, err);
     if (!failed && rename(temporary, file->path) != 0)
@@ -295,7 +297,8 @@ int requantize(const struct checkpoint *from, const char *to_path, struct parall
     struct gguf_writer head = {0};
     struct tensor_source *tensors = calloc(from->n_tensors + 1, sizeof *tensors);
     struct weight *weights = calloc(from->n_tensors + 1, sizeof *weights);
-    struct tensor_file file = {from->path, to_path, &head, tensors, from->n_tensors, NULL, NULL};
+    struct tensor_file file = {from->path,      to_path, &head, tensors,
+                               from->n_tensors, NULL,    NULL,  from};
     int failed = tensors && weights ? 0 : error_set(err, ERROR_MEMORY, "no memory for tensors");
     for (size_t i = 0; i < from->gguf->n_values && !failed; i++)
         if (!is_own_key(from->gguf->values[i].key))

@@ -57,6 +57,8 @@ struct tensor_file {
     size_t n_tensors;
     int (*check)(void *context, const char *path, struct error *err);
     void *context;
+    const struct checkpoint
+        *checkpoint; /* the tensors', which must not change meanwhile; or NULL */
 };
 
 int tensor_file_write(const struct tensor_file *file, struct parallel *pool,

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "base/hash.h"
@@ -152,20 +151,69 @@ int checkpoint_refuse_shape(const struct checkpoint *c, const struct checkpoint_
                              checkpoint_shape_text(c, expected + is_vector, 2 - is_vector).text);
 }
 
-static void forget(const void *bytes, size_t len)
-{
-    madvise((void *)(uintptr_t)bytes, len, MADV_DONTNEED);
-}
-
-void checkpoint_forget(const struct checkpoint *c)
+int checkpoint_check(const struct checkpoint *c, struct error *err)
 {
     const struct checkpoint_files *f = (const struct checkpoint_files *)c;
     for (size_t i = 0; i < f->n_ggufs; i++)
-        forget(f->ggufs[i].map, f->ggufs[i].map_bytes);
+        if (gguf_check(&f->ggufs[i], err))
+            return -1;
     for (size_t i = 0; i < f->n_shards; i++)
-        forget(f->shards[i].file.bytes, f->shards[i].file.len);
+        if (model_file_check(&f->shards[i].file, err))
+            return -1;
     for (size_t i = 0; i < f->n_raws; i++)
-        forget(f->raws[i].bytes, f->raws[i].len);
+        if (model_file_check(&f->raws[i], err))
+            return -1;
+    return 0;
+}
+
+/* What settles the files one after the other. */
+struct settling {
+    const struct file_part *parts; /* of all files */
+    size_t n_parts;
+    struct file_part *own; /* [n_parts] of one file */
+    bool keeps_files;
+    struct error *err;
+};
+
+/* Selects a file's own parts. */
+static size_t own_parts(const struct settling *s, const uint8_t *file, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_parts; i++)
+        if (s->parts[i].bytes >= file && s->parts[i].bytes < file + len)
+            s->own[n++] = s->parts[i];
+    return n;
+}
+
+static int settle_file(const struct settling *s, struct model_file *file)
+{
+    size_t n = own_parts(s, file->bytes, file->len);
+    return model_file_settle(file, s->own, n, s->keeps_files, s->err);
+}
+
+static int settle_all(const struct settling *s, struct checkpoint_files *f)
+{
+    for (size_t i = 0; i < f->n_ggufs; i++) {
+        struct gguf *g = &f->ggufs[i];
+        if (gguf_settle(g, s->own, own_parts(s, g->map, g->map_bytes), s->keeps_files, s->err))
+            return -1;
+    }
+    for (size_t i = 0; i < f->n_shards; i++)
+        if (settle_file(s, &f->shards[i].file))
+            return -1;
+    for (size_t i = 0; i < f->n_raws; i++)
+        if (settle_file(s, &f->raws[i]))
+            return -1;
+    return 0;
+}
+
+int checkpoint_settle(struct checkpoint *c, const struct file_part *parts, size_t n_parts,
+                      bool keeps_files, struct error *err)
+{
+    struct settling s = {parts, n_parts, calloc(n_parts + 1, sizeof *parts), keeps_files, err};
+    int rc = s.own ? settle_all(&s, (struct checkpoint_files *)c) : checkpoint_no_memory(c, err);
+    free(s.own);
+    return rc;
 }
 
 /* Hashes samples spread over a file, to distinguish files with the same names and shapes. */

@@ -19,7 +19,7 @@
  *   DIR with one GGUF, split or not            as that GGUF
  *
  * Everything in the files is checked against their sizes on open. Files stay mapped until
- * checkpoint_close. In directories a tensor is asked for by its canonical name
+ * checkpoint_settle or checkpoint_close. In directories a tensor is asked for by its canonical name
  * ("model.layers.0...", "model.embed_tokens", "model.norm", "lm_head"), whatever prefix the files
  * have for "model." and for the head ("language_model.model.", "model.language_model.", none, ...).
  * checkpoint_weight finds a tensor's companions (scales, biases) and marks them as used with it.
@@ -75,8 +75,13 @@ int checkpoint_weight(struct checkpoint *c, const char *name, uint32_t rows, uin
 int checkpoint_vector(struct checkpoint *c, const char *name, float *out, uint64_t n,
                       struct error *err);
 
-/* Tells the system that the files' pages are not needed for now. */
-void checkpoint_forget(const struct checkpoint *c);
+/* Fails if a file has changed since it was opened. */
+int checkpoint_check(const struct checkpoint *c, struct error *err);
+/* Ends the use of the files, as in model_file.h: of tensors' data and of GGUF keys, only `parts`
+ * can still be read. Parts that are not in a file were copied earlier, and stay. `keeps_files`: the
+ * rest stays mapped. */
+int checkpoint_settle(struct checkpoint *c, const struct file_part *parts, size_t n_parts,
+                      bool keeps_files, struct error *err);
 /* A hash of the files' contents, to recognise what was made from them: covers names, shapes, types
  * and sizes, the files' times, samples of their bytes, and config.json. */
 uint64_t checkpoint_hash(const struct checkpoint *c);

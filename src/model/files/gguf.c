@@ -73,6 +73,16 @@ static int no_memory(const struct reader *r)
     return error_set(r->err, ERROR_MEMORY, "%s: no memory for the file's index", r->g->path);
 }
 
+/* Takes the next `len` bytes, which the file has, as a copy that no other program can change. */
+static const uint8_t *take(struct reader *r, size_t len)
+{
+    struct gguf_index *index = r->g->index;
+    if (model_file_copy(&index->file, r->at + len, r->err))
+        return NULL;
+    r->at += len;
+    return r->g->map + r->at - len;
+}
+
 /* The next `len` bytes, or NULL with an error. `what` names them: "the type of key x". */
 static const void *read_bytes(struct reader *r, size_t len, const char *what)
 {
@@ -81,9 +91,7 @@ static const void *read_bytes(struct reader *r, size_t len, const char *what)
             what);
         return NULL;
     }
-    const void *bytes = r->g->map + r->at;
-    r->at += len;
-    return bytes;
+    return take(r, len);
 }
 
 static int read_u32(struct reader *r, uint32_t *out, const char *what)
@@ -114,10 +122,9 @@ static int read_string(struct reader *r, struct byte_view *out, const char *what
         return bad(r, start,
                    "%s claims %" PRIu64 " bytes, more than the file has left: is it cut short?",
                    what, len);
-    out->bytes = (const char *)r->g->map + r->at;
+    out->bytes = (const char *)take(r, (size_t)len);
     out->len = (size_t)len;
-    r->at += out->len;
-    return 0;
+    return out->bytes ? 0 : -1;
 }
 
 /* A key or a tensor's name: `kind` says which. */
@@ -243,8 +250,9 @@ static int read_scalars(struct reader *r, struct gguf_value *v, enum gguf_type t
                    "key %s claims %" PRIu64
                    " values, more than the file has left: is it cut short?",
                    show(v->key).text, v->count);
-    v->data = r->g->map + start;
-    r->at += (size_t)v->count * size;
+    v->data = take(r, (size_t)v->count * size);
+    if (!v->data)
+        return -1;
     if (type == GGUF_BOOL)
         for (size_t i = start; i < r->at; i++)
             if (r->g->map[i] > 1)
@@ -531,26 +539,55 @@ int gguf_open_memory(struct gguf *g, const char *path, const void *bytes, size_t
     return gguf_finish(g, model_file_open_memory(&index->file, path, bytes, len, err), err);
 }
 
-void gguf_close(struct gguf *g)
+static void entries_free(struct gguf *g)
 {
     struct gguf_index *index = g->index;
     for (size_t i = 0; i < g->n_values; i++)
         free(g->values[i].strings);
     free(g->values);
     free(g->tensors);
+    free(index->values.slots);
+    free(index->tensors.slots);
+    g->values = NULL;
+    g->tensors = NULL;
+    g->n_values = g->n_tensors = 0;
+    index->values = index->tensors = (struct name_table){0};
+}
+
+void gguf_close(struct gguf *g)
+{
+    struct gguf_index *index = g->index;
     if (index) {
+        entries_free(g);
         model_file_close(&index->file);
-        free(index->values.slots);
-        free(index->tensors.slots);
         free(index);
     }
     *g = (struct gguf){0};
+}
+
+int gguf_check(const struct gguf *g, struct error *err)
+{
+    const struct gguf_index *index = g->index;
+    return model_file_check(&index->file, err);
+}
+
+int gguf_settle(struct gguf *g, struct file_part *parts, size_t n_parts, bool keeps_file,
+                struct error *err)
+{
+    struct gguf_index *index = g->index;
+    if (model_file_settle(&index->file, parts, n_parts, keeps_file, err))
+        return -1;
+    if (!keeps_file)
+        entries_free(g);
+    return 0;
 }
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
     const struct gguf_index *index = g->index;
     struct byte_view name = {key, strlen(key)};
+    if (g->n_values == 0)
+        return NULL;
     uint32_t slot = *table_slot(g, &index->values, value_name, name);
     return slot ? &g->values[slot - 1] : NULL;
 }
@@ -559,6 +596,8 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name)
 {
     const struct gguf_index *index = g->index;
     struct byte_view wanted = {name, strlen(name)};
+    if (g->n_tensors == 0)
+        return NULL;
     uint32_t slot = *table_slot(g, &index->tensors, tensor_name, wanted);
     return slot ? &g->tensors[slot - 1] : NULL;
 }

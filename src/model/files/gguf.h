@@ -7,9 +7,11 @@
 
 #include "base/byte_view.h"
 #include "base/error.h"
+#include "model/files/model_file.h"
 #include "model/quant/quant.h"
 
-/* A GGUF file (version 2 or 3, little endian), mapped read-only. gguf_open checks every count,
+/* A GGUF file (version 2 or 3, little endian): its header is in memory, its tensors are mapped
+ * read-only. gguf_open checks every count,
  * length, offset and type against the file's size, so that what it returns can be used without
  * further checks; a bad file gives "path: at offset N: what is wrong".
  *
@@ -70,6 +72,11 @@ int gguf_open(struct gguf *g, const char *path, struct error *err);
 int gguf_open_memory(struct gguf *g, const char *path, const void *bytes, size_t len,
                      struct error *err);
 void gguf_close(struct gguf *g); /* also after a failed open, and twice */
+/* The tensors' file as in model_file.h. A settled file has no keys and no tensors any more, only
+ * the parts that were kept. */
+int gguf_check(const struct gguf *g, struct error *err);
+int gguf_settle(struct gguf *g, struct file_part *parts, size_t n_parts, bool keeps_file,
+                struct error *err);
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);

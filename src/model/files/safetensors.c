@@ -72,12 +72,14 @@ static struct shown_name name_of(const struct json *entry)
 /* The header's JSON, whose values live in `tree`. */
 static const struct json *read_header(struct reader *r, struct arena *tree)
 {
-    const struct model_file *file = &r->s->file;
+    struct model_file *file = &r->s->file;
     uint64_t len;
     if (file->len < sizeof len) {
         bad(r, "not a safetensors file: it has only %zu bytes", file->len);
         return NULL;
     }
+    if (model_file_copy(file, sizeof len, r->err))
+        return NULL;
     memcpy(&len, file->bytes, sizeof len);
     const char *text = (const char *)file->bytes + sizeof len;
     if (file->len > sizeof len && *text != '{') {
@@ -96,6 +98,8 @@ static const struct json *read_header(struct reader *r, struct arena *tree)
             file->len, len);
         return NULL;
     }
+    if (model_file_copy(file, sizeof len + len, r->err))
+        return NULL;
     r->data_bytes = file->len - sizeof len - len;
     tree->limit_bytes = MIN_TREE_BYTES + TREE_BYTES_PER_BYTE * (size_t)len;
     struct error why = {0};

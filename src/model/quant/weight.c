@@ -77,6 +77,18 @@ void weight_floats(const struct weight *w, uint32_t row, uint32_t begin, uint32_
     }
 }
 
+struct weight_extent weight_extent(const struct weight *w)
+{
+    const struct tensor_type_info *type = tensor_type_info(w->type);
+    size_t row = (size_t)w->cols / type->block_len * type->block_bytes, n_scales = 0;
+    if (w->groups.scales)
+        n_scales = weight_group(w, w->rows - 1, w->cols - 1) + 1;
+    return (struct weight_extent){
+        .data_bytes = (w->rows - 1) * w->row_bytes + row,
+        .scale_bytes = n_scales * tensor_type_info(w->groups.scale_type)->block_bytes,
+    };
+}
+
 /* The number of rows of groups that cover the weight's rows. */
 static uint64_t group_rows(const struct weight *w)
 {

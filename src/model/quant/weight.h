@@ -52,6 +52,14 @@ float weight_scale(const struct weight *w, uint32_t row, uint32_t col, float *bi
  * of 32 if the type has blocks, groups or packed bits (the range may also end at the row's end). */
 void weight_floats(const struct weight *w, uint32_t row, uint32_t begin, uint32_t n, float *out);
 
+/* How far the weight reaches in its file: bytes from `data` on, and from the scales and the biases
+ * on. */
+struct weight_extent {
+    size_t data_bytes, scale_bytes;
+};
+
+struct weight_extent weight_extent(const struct weight *w);
+
 /* Bytes that the weight takes in the file, scales included. */
 uint64_t weight_bytes(const struct weight *w);
 

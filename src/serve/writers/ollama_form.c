@@ -134,7 +134,7 @@ void ollama_ps_write(struct json_writer *w, const struct server_options *o, uint
     model_begin(w, o);
     json_add_int(
         w, "size",
-        (int64_t)(info->weight_bytes + info->file_bytes + info->buffer_bytes + cache_bytes));
+        (int64_t)(info->weight_bytes + info->table_bytes + info->buffer_bytes + cache_bytes));
     digest_add(w, o);
     details_add(w, o);
     json_add_string(w, "expires_at", NEVER);
