@@ -265,6 +265,55 @@ TEST(tls, a_stream_waits_for_its_reader)
     site_close_tls(&site, tls);
 }
 
+static void key_update(struct client *c, int type)
+{
+    ERR_clear_error();
+    CHECK_INT(SSL_key_update(c->ssl, type), 1);
+    CHECK_INT(SSL_do_handshake(c->ssl), 1);
+}
+
+/* A client may renew its keys as often as it likes, but it does not keep the loop busy with that. */
+TEST(tls, key_updates_take_turns)
+{
+    enum { N_UPDATES = 400 };
+    struct site site;
+    struct client c;
+    unsigned n_turns = 0;
+    struct tls_context *tls = site_open_tls(&site, ordinary_options);
+    tls_connect(&site, &c);
+    for (int i = 0; i < N_UPDATES; i++)
+        key_update(&c, SSL_KEY_UPDATE_NOT_REQUESTED);
+    tls_send(&c, GET("/wait"));
+    TURN_UNTIL(&site, (n_turns++, site.waiting));
+    CHECK(n_turns > N_UPDATES);
+    tls_client_close(&c);
+    TURN_UNTIL(&site, site.n_hangups == 1);
+    site_close_tls(&site, tls);
+}
+
+/* The server must answer a key update while its socket is full of an answer. */
+TEST(tls, a_key_update_within_an_answer)
+{
+    static char answer[BIG_BODY_BYTES + 4096];
+    for (size_t at = 0; at < BIG_BODY_BYTES; at += BIG_BODY_BYTES / 4 + 1000) {
+        struct site site;
+        struct client c;
+        bool clean = false;
+        struct tls_context *tls = site_open_tls(&site, ordinary_options);
+        tls_connect(&site, &c);
+        tls_send(&c, "GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        size_t n = tls_read_all(&site, &c, answer, at, &clean);
+        turn_for(&site, 20);
+        key_update(&c, SSL_KEY_UPDATE_REQUESTED);
+        turn_for(&site, 20);
+        n += tls_read_all(&site, &c, answer, sizeof answer - n, &clean);
+        CHECK(n > BIG_BODY_BYTES && clean);
+        TURN_UNTIL(&site, http_server_connections(site.server) == 0);
+        tls_client_close(&c);
+        site_close_tls(&site, tls);
+    }
+}
+
 /* An answer that was cut off must not look complete. */
 TEST(tls, a_cut_answer_has_no_clean_end)
 {

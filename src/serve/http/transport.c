@@ -221,14 +221,16 @@ static void writable_cb(evutil_socket_t fd, short what, void *arg)
         end(t, TRANSPORT_FAILED);
         return;
     }
-    if (evbuffer_get_length(t->output) == 0)
+    /* The owner may close the transport, so a read that waits has the next turn. */
+    bool is_last = n == 0 || !t->read_needs_write;
+    if (evbuffer_get_length(t->output) == 0 && is_last)
         event_del(t->writable);
     if (t->stage == HANDSHAKE)
         handshake(t);
-    else if (t->read_needs_write)
-        read_more(t);
     else if (n > 0)
         t->events->sent(t->owner);
+    else if (t->read_needs_write)
+        read_more(t);
 }
 
 static void closed_cb(evutil_socket_t fd, short what, void *arg)
