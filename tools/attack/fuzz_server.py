@@ -21,11 +21,9 @@ import http.client
 import json
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import sys
 import tempfile
 import threading
@@ -176,30 +174,12 @@ def is_garbage(script):
 
 # ---- the servers --------------------------------------------------------------------------------
 
-def certificate(folder):
-    """Files of a certificate and its key, or None: openssl is not installed."""
-    cert, key = f"{folder}/cert.pem", f"{folder}/key.pem"
-    if not shutil.which("openssl"):
-        return None
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost"],
-                   check=True, capture_output=True)
-    return cert, key
-
-
-def client_context():
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 class Servers:
     """The servers by name, and what is checked about each."""
 
     def __init__(self, binary):
         self.folder = tempfile.TemporaryDirectory(prefix="radish-fuzz-")
-        files = certificate(self.folder.name)
+        files = wire.make_certificate(self.folder.name)
         options = {"open": [], "keyed": ["--api-key", f"ant:{USER_KEY}", "--admin-key", ADMIN_KEY]}
         if files:
             options["secure"] = ["--tls-cert", files[0], "--tls-key", files[1]]
@@ -208,7 +188,7 @@ class Servers:
         self.by_name = {name: Target(binary, *OPTIONS, *more, "--log-level", "info", environment=ENVIRONMENT)
                         for name, more in options.items()}
         if files:
-            self.by_name["secure"].tls = client_context()
+            self.by_name["secure"].tls = wire.any_certificate()
         self.headers = {"keyed": {"Authorization": f"Bearer {ADMIN_KEY}"}}
         self.sizes = collections.defaultdict(list)
 
