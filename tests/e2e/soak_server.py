@@ -175,6 +175,12 @@ def make_request(rng, **options):
             **options}
 
 
+def make_comparable(rng, **options):
+    """Without replay: an answer that was sampled with other tokens than the tokenizer's own would
+    otherwise become a part of a later prompt of the same text."""
+    return make_request(rng, replay=False, **options)
+
+
 def tenant(rng):
     return rng.choice(["ann", "ann", "bob"])
 
@@ -198,7 +204,7 @@ def text_of(answer):
 
 
 def chat(soak, rng):
-    request = make_request(rng)
+    request = make_comparable(rng)
     answer = complete(soak, rng, request)
     if answer is None:
         return "busy"
@@ -221,7 +227,7 @@ def chat_turns(soak, rng):
 
 
 def completion_explained(soak, rng):
-    request = make_request(rng, radish={"explain": True})
+    request = make_comparable(rng, radish={"explain": True})
     answer = complete(soak, rng, request)
     if answer is None:
         return "busy"
@@ -235,7 +241,7 @@ def completion_explained(soak, rng):
 
 
 def chat_uncached(soak, rng):
-    request = make_request(rng, cache_prompt=False)
+    request = make_comparable(rng, cache_prompt=False)
     answer = complete(soak, rng, request)
     if answer is None:
         return "busy"
@@ -277,7 +283,7 @@ def stream_text(lines):
 
 
 def chat_streamed(soak, rng):
-    request = make_request(rng, stream=True)
+    request = make_comparable(rng, stream=True)
     status, body = soak.server.ask("POST", "/v1/chat/completions", request, tenant(rng))
     if status in BUSY:
         return "busy"

@@ -68,7 +68,8 @@ static uint32_t slot_of(const struct connection_limits *l, uint64_t key)
 void limits_add(struct connection_limits *l, const struct peer *peer)
 {
     struct address_count *slot = &l->addresses[slot_of(l, peer->key)];
-    slot->key = peer->key;
+    if (!slot->n)
+        *slot = (struct address_count){.key = peer->key};
     slot->n++;
     l->n++;
 }
@@ -85,6 +86,13 @@ void limits_remove(struct connection_limits *l, const struct peer *peer)
         l->addresses[i].n = 0;
         l->addresses[slot_of(l, moved.key)] = moved;
     }
+}
+
+uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, uint64_t now)
+{
+    struct address_count *slot = &l->addresses[slot_of(l, peer->key)];
+    slot->ticket = slot->ticket + 1 > now ? slot->ticket + 1 : now;
+    return slot->ticket;
 }
 
 /* ---- who waits ---------------------------------------------------------------------------- */

@@ -44,7 +44,8 @@ struct waiting_list {
 
 struct address_count {
     uint64_t key;
-    uint32_t n; /* 0: the slot is free */
+    uint32_t n;      /* 0: the slot is free */
+    uint64_t ticket; /* the last one drawn */
 };
 
 struct connection_limits {
@@ -70,6 +71,9 @@ enum admission limits_admit(const struct connection_limits *l, const struct peer
 /* Counts a connection, or no longer. */
 void limits_add(struct connection_limits *l, const struct peer *peer);
 void limits_remove(struct connection_limits *l, const struct peer *peer);
+/* A place in a line where addresses take turns, and the connections of one stand behind each other:
+ * the smallest ticket is next. `now`: the ticket that was served last. */
+uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, uint64_t now);
 /* Moves a connection to the newest end of a list; WAITS_NOT takes it out. */
 void limits_place(struct connection_limits *l, struct http_exchange *c, enum waiting list);
 

@@ -38,6 +38,7 @@ struct transport {
     struct event *closed;  /* detects a hang-up while reading is off; may be NULL */
     bool reading;          /* as the owner wants it */
     bool read_needs_write; /* TLS must write before it can read on */
+    bool greeted;          /* a part of the handshake waits for transport_handshake */
     bool ended;            /* the client sends no more */
     bool broken;           /* TLS has failed and can say nothing more */
     unsigned write_timeout_ms;
@@ -197,15 +198,38 @@ static bool handshake(struct transport *t)
     return false;
 }
 
+/* Stops reading until it is this client's turn. */
+static void greet(struct transport *t)
+{
+    t->greeted = true;
+    event_del(t->readable);
+    if (t->closed)
+        event_add(t->closed, NULL);
+    t->events->greeted(t->owner);
+}
+
 static void readable_cb(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     struct transport *t = arg;
     if (t->stage == FIRST_BYTE && !first_byte(t))
         return;
-    if (t->stage == HANDSHAKE && !handshake(t))
-        return;
-    read_more(t);
+    if (t->stage == HANDSHAKE)
+        greet(t);
+    else
+        read_more(t);
+}
+
+void transport_handshake(struct transport *t)
+{
+    assert(t->greeted && t->stage == HANDSHAKE);
+    t->greeted = false;
+    if (t->closed)
+        event_del(t->closed);
+    if (t->reading)
+        event_add(t->readable, NULL);
+    if (handshake(t))
+        read_more(t);
 }
 
 static void writable_cb(evutil_socket_t fd, short what, void *arg)
@@ -225,7 +249,7 @@ static void writable_cb(evutil_socket_t fd, short what, void *arg)
     bool is_last = n == 0 || !t->read_needs_write;
     if (evbuffer_get_length(t->output) == 0 && is_last)
         event_del(t->writable);
-    if (t->stage == HANDSHAKE)
+    if (t->stage == HANDSHAKE && !t->greeted)
         handshake(t);
     else if (n > 0)
         t->events->sent(t->owner);
