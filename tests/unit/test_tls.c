@@ -265,6 +265,44 @@ TEST(tls, a_stream_waits_for_its_reader)
     site_close_tls(&site, tls);
 }
 
+/* Sends the beginning of a handshake. */
+static int client_greet(const struct site *site, const char *address)
+{
+    char hello[4096];
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *ssl = SSL_new(context);
+    BIO *out = BIO_new(BIO_s_mem());
+    SSL_set_bio(ssl, BIO_new(BIO_s_mem()), out);
+    CHECK(waits(ssl, SSL_connect(ssl)));
+    int len = BIO_read(out, hello, sizeof hello), fd = client_open_from(site, address);
+    CHECK_INT(send(fd, hello, (size_t)len, MSG_NOSIGNAL), len);
+    SSL_free(ssl);
+    SSL_CTX_free(context);
+    return fd;
+}
+
+/* Three handshakes of one address delay another's by one of them. */
+TEST(tls, addresses_take_turns_with_handshakes)
+{
+    struct site site;
+    struct tls_context *tls = site_open_tls(&site, ordinary_options);
+    int greedy[3], other, n_served = 0;
+    for (int i = 0; i < 3; i++)
+        greedy[i] = client_greet(&site, "127.0.0.2");
+    other = client_greet(&site, "127.0.0.3");
+    TURN_UNTIL(&site, has_bytes(other));
+    for (int i = 0; i < 3; i++)
+        n_served += has_bytes(greedy[i]);
+    CHECK(n_served <= 1);
+    close(greedy[2]); /* one that waits may go */
+    TURN_UNTIL(&site, has_bytes(greedy[0]) && has_bytes(greedy[1]));
+    close(greedy[0]);
+    close(greedy[1]);
+    close(other);
+    TURN_UNTIL(&site, http_server_connections(site.server) == 0);
+    site_close_tls(&site, tls);
+}
+
 static void key_update(struct client *c, int type)
 {
     ERR_clear_error();

@@ -1,6 +1,7 @@
 """Hostile HTTP: what it is answered, what it costs, and what another client notices."""
 import collections
 import os
+import resource
 import socket
 import ssl
 import subprocess
@@ -12,6 +13,8 @@ import http_shapes
 import wire
 from cases_steps import streams
 from measure import ATTACKER, Attack, compare, mib, table
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
 MIB = 1 << 20
 SOURCES = [f"127.0.1.{i}" for i in range(1, 9)]  # an address has at most 256 connections
@@ -334,8 +337,10 @@ def with_tls(settings, name, attack_of, notes=None):
         with settings.serve("--tls-cert", files[0], "--tls-key", files[1]) as target:
             target.tls = wire.any_certificate()
             attack = attack_of(target)
-            return compare(name, target, attack, settings.seconds, victim={"tls": True},
-                           notes=lambda: notes(attack) if notes else "")
+            row = compare(name, target, attack, settings.seconds, victim={"tls": True},
+                          notes=lambda: notes(attack) if notes else "")
+            row.enough = 0.02  # a handshake of another client more than usual is no harm
+            return row
 
 
 def handshakes(settings):
