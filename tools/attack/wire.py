@@ -149,14 +149,19 @@ class Reader:
             return status, fields, self._bytes(int(fields[b"content-length"]))
         return status, fields, self._rest()
 
-    def _rest(self):
-        """A body that ends with the connection (to a client of HTTP/1.0)."""
+    def to_end(self):
+        """Reads until the connection ends; all of it is in `data`."""
         try:
             while True:
                 self._more()
         except EOFError:
-            body, self.data = self.data, b""
-            return body
+            pass
+
+    def _rest(self):
+        """A body that ends with the connection (to a client of HTTP/1.0)."""
+        self.to_end()
+        body, self.data = self.data, b""
+        return body
 
 
 def statuses(port, data, timeout=10, half_close=False, limit=16):
