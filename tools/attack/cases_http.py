@@ -162,7 +162,7 @@ def slow_readers(settings):
         attack = Held(target.port, 32, lambda sock, i: sock.recv(1) != b"",
                       wire.request("/v1/chat/completions", body), receive_buffer=4096)
         row = compare("h. 32 slow readers (normal: 32 who read)", target, attack, max(settings.seconds, 8),
-                      beside=streams(target, 32, ignore_eos=True), prepare=2)
+                      beside=streams(target, 32, ignore_eos=True, logprobs=True, top_logprobs=20), prepare=2)
         return bounded(row, 256 * MIB, "--max-unsent-mib")
 
 
@@ -170,7 +170,7 @@ def idle(settings):
     """1,000 idle connections."""
     with settings.serve() as target:
         attack = Held(target.port, 1000, lambda sock, i: not is_closed(sock), HEALTH,
-                      SOURCES + ["127.0.0.1"], pause=0.5)  # some slots are for this machine only
+                      (SOURCES * 113)[:900] + ["127.0.0.1"] * 100, pause=0.5)  # some slots are for this machine
         row = compare("h. 1,000 idle connections", target, attack, settings.seconds, prepare=3,
                       notes=lambda: f"{attack.n_opened} opened")
         return bounded(row, 1000 * CONNECTION_BYTES, "connections")
@@ -277,7 +277,7 @@ def pushing(settings):
                       pause=0.001)
         row = compare("h. 4 clients push while they are answered (normal: 4 streams)", target, attack,
                       settings.seconds, beside=streams(target, 4, ignore_eos=True))
-        return bounded(row, 4 * CONNECTION_BYTES, "connections")
+        return bounded(row, 4 * 1500 * 24 * 1024, "the cache of 4 answers")
 
 
 def half_closed(settings):

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "serve/http/connection.h"
 
@@ -132,6 +133,11 @@ static struct http_exchange *victim_for(const struct connection_limits *l, const
         for (struct http_exchange *c = l->lists[list].oldest; c; c = c->newer)
             if (!is_alike || is_alike(&c->peer, peer))
                 return c;
+    uint64_t now_ns = clock_now_ns();
+    for (struct http_exchange *c = l->lists[WAITS_READER].oldest; c; c = c->newer)
+        if ((!is_alike || is_alike(&c->peer, peer)) &&
+            now_ns - c->unsent_since_ns >= LIMITS_READER_MS * UINT64_C(1000000))
+            return c;
     return NULL;
 }
 

@@ -13,14 +13,17 @@
  *
  * An address has at most `max_per_address` of them. If there is no slot for a new connection, the
  * one that has kept the server waiting longest is closed, in this order: one whose answer is sent,
- * an idle one, one that has not sent a whole header, one that has not sent a whole body. A
- * connection whose request runs, or whose answer is being sent, is never closed for another.
+ * an idle one, one that has not sent a whole header, one that has not sent a whole body, one whose
+ * client has been slow to read its answer for LIMITS_READER_MS. A connection whose request runs, or
+ * whose answer is being read, is never closed for another.
  *
  * Near peers are 127.0.0.1, ::1 and Unix sockets: health checks, the operator, and reverse proxies,
  * which bring many clients. They have no limit per address. Near peers make room for near ones, and
  * far peers for far ones, as long as there are any. */
 struct http_exchange;
 struct sockaddr;
+
+enum { LIMITS_READER_MS = 5000 };
 
 enum waiting {
     WAITS_TO_CLOSE, /* answered; the client has not closed yet */

@@ -27,7 +27,7 @@ static void connection_evict(struct http_exchange *c)
     if (c->state == X_HEAD || c->state == X_BODY)
         connection_refuse(c, 503, "the server has too many connections, and this one was slow");
     if (c->transport)
-        connection_close(c);
+        connection_lost(c);
 }
 
 /* TLS cannot be spoken without a handshake, so such a client is not told why. */

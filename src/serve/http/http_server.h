@@ -24,7 +24,7 @@
  *      └─────────────────── kept alive ──────────────────┘
  *
  *  Without a free slot a new connection takes that of a lingering one, else of an idle one, else of
- *  a head, else of a body, the oldest first (connection_limits.h). With too many bytes in bodies,
+ *  a head, else of a body, else of a slow reader, the oldest first (connection_limits.h). With too many bytes in bodies,
  * or too many unsent, those that have held the most for the longest are closed. A TLS handshake
  * counts as a part of the head.
  *

@@ -21,7 +21,7 @@
 #include "base/minmax.h"
 #include "serve/http/tls.h"
 
-enum { TLS_HANDSHAKE = 0x16, TLS_RECORD = 16 * 1024 };
+enum { TLS_HANDSHAKE = 0x16, TLS_RECORD = 16 * 1024, DROP_BYTES = 64 * 1024 };
 
 enum stage { FIRST_BYTE, HANDSHAKE, OPEN };
 
@@ -39,6 +39,7 @@ struct transport {
     bool reading;          /* as the owner wants it */
     bool read_needs_write; /* TLS must write before it can read on */
     bool greeted;          /* a part of the handshake waits for transport_handshake */
+    bool drops;            /* what arrives is dropped */
     bool ended;            /* the client sends no more */
     bool broken;           /* TLS has failed and can say nothing more */
     unsigned write_timeout_ms;
@@ -208,10 +209,24 @@ static void greet(struct transport *t)
     t->events->greeted(t->owner);
 }
 
+/* A client that goes on sending what nobody wants must not cost more than it has to: the kernel need not
+ * copy it (TCP), and it is not decrypted. */
+static void drop(struct transport *t)
+{
+    static char sink[DROP_BYTES];
+    ssize_t n = recv(t->fd, sink, sizeof sink, MSG_TRUNC);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        end(t, n == 0 ? TRANSPORT_EOF : TRANSPORT_FAILED);
+}
+
 static void readable_cb(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     struct transport *t = arg;
+    if (t->drops) {
+        drop(t);
+        return;
+    }
     if (t->stage == FIRST_BYTE && !first_byte(t))
         return;
     if (t->stage == HANDSHAKE)
@@ -372,6 +387,8 @@ void transport_end_output(struct transport *t)
         SSL_shutdown(t->ssl);
     }
     shutdown(t->fd, SHUT_WR);
+    t->drops = true;
+    t->read_needs_write = false;
 }
 
 void transport_cut(struct transport *t)

@@ -62,7 +62,8 @@ void transport_write(struct transport *t, const char *bytes, size_t len);
 void transport_flush(struct transport *t);
 size_t transport_unsent(const struct transport *t);
 
-/* Sends no more, and tells the client so; what it sends can still be read. */
+/* Sends no more, and tells the client so. What it sends is dropped unread from now on; its end is
+ * reported. */
 void transport_end_output(struct transport *t);
 /* Breaks the connection; the loop then reports its end. */
 void transport_cut(struct transport *t);
