@@ -14,8 +14,6 @@ import wire
 from cases_steps import streams
 from measure import ATTACKER, Attack, compare, mib, table
 
-resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-
 MIB = 1 << 20
 SOURCES = [f"127.0.1.{i}" for i in range(1, 9)]  # an address has at most 256 connections
 HEALTH = wire.request("/health")
@@ -25,31 +23,6 @@ CONNECTION_BYTES = 170 * 1024
 
 # ---- the right answers --------------------------------------------------------------------------
 
-def answers(port, data):
-    """The statuses of all answers until the server closes, and the last body."""
-    found, body = [], b""
-    with wire.connect(port, 20) as sock:
-        try:
-            sock.sendall(data)
-        except OSError:
-            pass  # refused before all was sent
-        reader = wire.Reader(sock)
-        try:
-            while True:
-                status, _, body = reader.answer()
-                found.append(status)
-        except EOFError:
-            pass
-        except TimeoutError:
-            found.append("open")
-    return found, body
-
-
-def is_explained(found, body):
-    """An error says what is wrong, in JSON."""
-    return not found or found[-1] == 200 or b'"error":' in body
-
-
 def shapes(settings):
     """Shapes of requests, and the one right answer to each: no second answer for smuggled bytes."""
     rows, good = [["shapes", "right", "wrong"], ["---"] * 3], True
@@ -57,8 +30,8 @@ def shapes(settings):
         for group, members in http_shapes.ALL.items():
             wrong = []
             for name, (data, want) in members.items():
-                found, body = answers(target.port, data)
-                if found != want or not is_explained(found, body):
+                found, body = http_shapes.answers(target.port, data)
+                if found != want or not http_shapes.is_explained(found, body):
                     wrong.append(f"{name}: {found} instead of {want} {body[:100]!r}")
             rows.append([group, len(members) - len(wrong), "; ".join(wrong) or "none"])
             good &= not wrong
@@ -79,6 +52,8 @@ class Held(Attack):
         self.sockets = [None] * n
         self.opened = threading.Event()
         self.n_opened = 0
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     def _open(self, i):
         self.sockets[i] = wire.connect(self.port, 5, self.sources[i % len(self.sources)], **self.options)
