@@ -264,21 +264,25 @@ static int grammars_begin(struct server *s, struct error *err)
     return token_vocabulary_open(&s->api.vocabulary, s->api.options->prompt->tokenizer, err);
 }
 
+static struct http_options http_options_of(const struct server_options *o)
+{
+    return (struct http_options){.listeners = o->listeners,
+                                 .tls = o->tls,
+                                 .max_connections = o->max_connections,
+                                 .max_connections_per_address = o->max_connections_per_address,
+                                 .max_header_bytes = o->max_header_bytes,
+                                 .max_body_bytes = o->max_body_bytes,
+                                 .max_bodies_bytes = BODIES * o->max_body_bytes,
+                                 .max_unsent_bytes = o->max_unsent_bytes,
+                                 .header_timeout_ms = o->header_timeout_ms,
+                                 .body_timeout_ms = o->body_timeout_ms,
+                                 .idle_timeout_ms = o->idle_timeout_ms,
+                                 .write_timeout_ms = o->write_timeout_ms};
+}
+
 static int http_begin(struct server *s, struct error *err)
 {
-    const struct server_options *o = s->api.options;
-    struct http_options options = {.listeners = o->listeners,
-                                   .tls = o->tls,
-                                   .max_connections = o->max_connections,
-                                   .max_connections_per_address = o->max_connections_per_address,
-                                   .max_header_bytes = o->max_header_bytes,
-                                   .max_body_bytes = o->max_body_bytes,
-                                   .max_bodies_bytes = BODIES * o->max_body_bytes,
-                                   .max_unsent_bytes = o->max_unsent_bytes,
-                                   .header_timeout_ms = o->header_timeout_ms,
-                                   .body_timeout_ms = o->body_timeout_ms,
-                                   .idle_timeout_ms = o->idle_timeout_ms,
-                                   .write_timeout_ms = o->write_timeout_ms};
+    struct http_options options = http_options_of(s->api.options);
     struct http_handler handler = api_handler(&s->api, drained);
     return http_server_open(&s->api.http, s->base, &options, &handler, err);
 }
@@ -346,16 +350,20 @@ static void memory_log(const struct api *api)
     const double mib = 1 << 20;
     size_t grammars = grammar_vocabulary_reserved(api->vocabulary);
     uint64_t other = info->buffer_bytes + machine_heap_bytes() + o->start_bytes - grammars;
+    const struct http_options http = http_options_of(o);
     char window[80] = "";
     if (info->n_groups > 1)
         snprintf(window, sizeof window, ", and %u of %u bytes for windows of %u",
                  o->engine->limits.n_pages[1], info->groups[1].page_bytes, info->groups[1].window);
     log_info(
         "memory: packed weights %.1f MiB, model file up to %.1f MiB, cache (KV) up to %.1f MiB (%u "
-        "tokens of %u bytes%s), other %.1f MiB, grammars up to %.1f MiB; context %u",
+        "tokens of %u bytes%s), other %.1f MiB, grammars up to %.1f MiB, requests and answers up "
+        "to %.1f "
+        "MiB; context %u",
         (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
         (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,
-        window, (double)other / mib, (double)(grammars + GRAMMAR_BYTES) / mib, o->context);
+        window, (double)other / mib, (double)(grammars + GRAMMAR_BYTES) / mib,
+        (double)http_memory_bound(&http) / mib, o->context);
 }
 
 int server_run(const struct server_options *options, struct error *err)

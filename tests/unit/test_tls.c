@@ -310,7 +310,8 @@ static void key_update(struct client *c, int type)
     CHECK_INT(SSL_do_handshake(c->ssl), 1);
 }
 
-/* A client may renew its keys as often as it likes, but it does not keep the loop busy with that. */
+/* A client may renew its keys as often as it likes, but it does not keep the loop busy with that.
+ */
 TEST(tls, key_updates_take_turns)
 {
     enum { N_UPDATES = 400 };

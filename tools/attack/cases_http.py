@@ -18,7 +18,7 @@ MIB = 1 << 20
 SOURCES = [f"127.0.1.{i}" for i in range(1, 9)]  # an address has at most 256 connections
 HEALTH = wire.request("/health")
 # What a connection may take with its header and input: http_memory_bound in src/serve/http.
-CONNECTION_BYTES = 170 * 1024
+CONNECTION_BYTES = 100 * 1024
 
 
 # ---- the right answers --------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-/* TLS handshakes take turns. Each costs about a millisecond of computing, and a client pays nothing for
- * sending the beginning of one. So each turn of the loop has one step of one handshake, and streams go on
- * in between; addresses take turns, so a client that begins hundreds delays its own. */
+/* TLS handshakes take turns. Each costs about a millisecond of computing, and a client pays nothing
+ * for sending the beginning of one. So each turn of the loop has one step of one handshake, and
+ * streams go on in between; addresses take turns, so a client that begins hundreds delays its own.
+ */
 #include <event2/event.h>
 
 #include "serve/http/connection.h"

@@ -209,8 +209,8 @@ static void greet(struct transport *t)
     t->events->greeted(t->owner);
 }
 
-/* A client that goes on sending what nobody wants must not cost more than it has to: the kernel need not
- * copy it (TCP), and it is not decrypted. */
+/* A client that goes on sending what nobody wants must not cost more than it has to: the kernel
+ * need not copy it (TCP), and it is not decrypted. */
 static void drop(struct transport *t)
 {
     static char sink[DROP_BYTES];

@@ -46,8 +46,8 @@ struct transport *transport_open(struct event_base *base, int fd, struct tls_con
 /* Tells a TLS client that this is the end, if all output is sent. */
 void transport_close(struct transport *t);
 
-/* Goes on with the handshake. It may take a millisecond of computing, so the owner decides when. Unlike
- * the others this may report events before it returns. */
+/* Goes on with the handshake. It may take a millisecond of computing, so the owner decides when.
+ * Unlike the others this may report events before it returns. */
 void transport_handshake(struct transport *t);
 
 struct evbuffer *transport_input(struct transport *t);
