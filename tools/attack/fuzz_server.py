@@ -46,7 +46,7 @@ REPORT = re.compile("Sanitizer|runtime error|Assertion")
 OPTIONS = ["--engine", "mock", "-c", "512", "--cache-size", "6000t", "--max-tokens", "32", "--max-seqs", "8",
            "--mock-batch-cost-us", "100", "--max-body-mib", "1", "--max-unsent-mib", "8", "--max-connections",
            "512", "--header-timeout", HEAD_TIMEOUT_S, "--body-timeout", "3", "--idle-timeout", "1",
-           "--write-timeout", "5", "--max-waiting", "64", "--log-level", "warn"]
+           "--write-timeout", "5", "--max-waiting", "64"]
 # Without the quarantine, freed memory would look like a leak.
 ENVIRONMENT = {"ASAN_OPTIONS": "quarantine_size_mb=4:detect_leaks=1"}
 
@@ -186,12 +186,23 @@ class Servers:
             options["secure"] = ["--tls-cert", files[0], "--tls-key", files[1]]
         else:
             print("fuzz: without TLS, because openssl is not installed")
-        self.by_name = {name: Target(binary, *OPTIONS, *more, "--log-level", "info", environment=ENVIRONMENT)
+        self.by_name = {name: Target(binary, *OPTIONS, *more, environment=ENVIRONMENT)
                         for name, more in options.items()}
         if files:
             self.by_name["secure"].tls = wire.any_certificate()
         self.headers = {"keyed": {"Authorization": f"Bearer {ADMIN_KEY}"}}
         self.sizes = collections.defaultdict(list)
+        self.read_to = collections.Counter()  # in the logs, which have a line for each request
+
+    def reports(self, name):
+        """What a sanitizer has said, or None. Reads only what is new in the log."""
+        with open(self.by_name[name].log_file.name, errors="replace") as log:
+            log.seek(self.read_to[name])
+            text = log.read()
+            found = REPORT.search(text)
+            if not found:
+                self.read_to[name] = log.tell()
+            return text[max(0, found.start() - 500):][:6000] if found else None
 
     def ask(self, name, *args):
         return self.by_name[name].ask(*args, headers=self.headers.get(name), timeout=CONTROL_TIMEOUT_S)
@@ -215,8 +226,9 @@ class Servers:
             except (OSError, http.client.HTTPException) as e:
                 wrong.append(f"{name}: not answered within {CONTROL_TIMEOUT_S} s: {e!r}")
             longest = max(longest, time.monotonic() - begin)
-            if not target.is_alive() or REPORT.search(target.log()):
-                wrong.append(f"{name}: the server ended, or a sanitizer reports:\n{target.log()[-6000:]}")
+            report = self.reports(name)
+            if report or not target.is_alive():
+                wrong.append(f"{name}: the server ended, or a sanitizer reports:\n{report or target.log()[-3000:]}")
         return wrong, longest
 
     def rest(self):
@@ -243,8 +255,9 @@ class Servers:
         for name, target in self.by_name.items():
             target.signal(signal.SIGTERM)
             status = target.wait(60)
-            if status != 0 or REPORT.search(target.log()):
-                wrong.append(f"{name}: exit status {status}; the log ends with:\n{target.log()[-6000:]}")
+            report = self.reports(name)
+            if status != 0 or report:
+                wrong.append(f"{name}: exit status {status}; {report or target.log()[-3000:]}")
             target.end()
             sizes = self.sizes[name]
             if len(sizes) > 2 and sizes[-1] > sizes[1] + GROWTH_BYTES:
