@@ -323,7 +323,7 @@ def handshakes(settings):
     hello = client_hello()
 
     def attack_of(target):
-        return Held(target.port, 240, lambda sock, i: sock.recv(1) == b"", hello, pause=0.001)
+        return Held(target.port, 240, lambda sock, i: sock.recv(1) == b"", hello, pause=0.02)
     return with_tls(settings, "h. 240 TLS handshakes at a time", attack_of,
                     lambda attack: f"{attack.n_opened} handshakes")
 

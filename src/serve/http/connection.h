@@ -72,7 +72,8 @@ struct http_server {
     struct http_exchange *connections, *dead;
     struct connection_limits limits;
     size_t body_bytes, unsent_bytes;
-    uint64_t ticket; /* of the last handshake */
+    uint64_t ticket;       /* of the last handshake */
+    uint64_t handshake_ns; /* the next may go on from then on */
     bool draining;
     struct strbuf url;
 };
