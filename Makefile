@@ -10,7 +10,8 @@
 #   make unit        runs the unit tests, with sanitizers (T=tree: those whose name contains "tree")
 #   make tsan        runs the unit tests of threads under ThreadSanitizer
 #   make soak        tests the cache against a naive model for SOAK_SECONDS, then the scheduler on a mock
-#                    engine for SOAK_STEPS (AddressSanitizer), then a loaded server (ThreadSanitizer)
+#                    engine for SOAK_STEPS (AddressSanitizer), then a loaded server (ThreadSanitizer), then
+#                    servers whose clients send hostile HTTP (AddressSanitizer)
 #   make bench       runs the benchmarks in bench/ and benchmarks the default model
 #   make fuzz        runs each fuzzer for FUZZ_SECONDS (clang)
 #   make mutants     injects N random faults into the cache, the scheduler and the server, one at a time; the
@@ -218,10 +219,12 @@ tsan: $(BUILD)/unit-tsan
 	$(BUILD)/unit-tsan $(or $(T),threads)
 
 # Each part prints how to repeat a failure; the first takes a seed: make soak SOAK_SEED=7.
-soak: $(BUILD)/soak $(BUILD)/radish-tsan
+soak: $(BUILD)/soak $(BUILD)/radish-tsan $(BUILD)/radish-debug
 	$(BUILD)/soak $(SOAK_SECONDS) $(SOAK_SEED)
 	$(BUILD)/soak --steps $(SOAK_STEPS) $(SOAK_SEED)
 	python3 tests/e2e/soak_server.py --radish $(BUILD)/radish-tsan --seconds $(SOAK_SECONDS)
+	python3 tools/attack/fuzz_server.py --radish $(BUILD)/radish-debug --seconds $(SOAK_SECONDS) --out $(BUILD) \
+	    $(addprefix --seed ,$(SOAK_SEED))
 
 bench: $(BUILD)/radish $(BENCHES)
 	@for b in $(BENCHES); do echo "== $$b"; $$b || exit 1; done

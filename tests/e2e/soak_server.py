@@ -13,6 +13,12 @@ cache listings and changes. All the while:
   - no answer reports more cached tokens than prompt tokens.
 At the end the server must be idle with no private pages, exit with 0, and have no sanitizer report
 in its log. Prints a line every ten seconds; exits 1 when anything is wrong.
+
+    soak_server.py --radish build/radish --defaults --clients 200 --seconds 600 [--model FILE]
+
+tests a server with its default settings instead, and half of the requests are canceled or time out.
+Memory without the cache must be the same after two minutes and at the end. Then SIGTERM arrives
+while streams are open: each must end whole, with [DONE] or an error, within the grace period.
 """
 import argparse
 import collections
@@ -37,6 +43,10 @@ COUNTERS = ["steps", "rows", "prompt_tokens", "cached_tokens", "generated_tokens
 BUSY = {429, 503}
 KEYS = {"ann": "key-of-ann", "bob": "key-of-bob", "admin": "key-of-the-operator"}
 TIMEOUT_S = 120
+WARM_S = 120                # memory is compared from then on
+GROWTH_BYTES = 24 << 20     # sampled answers are kept in 16 MiB, which fill slowly
+POOL_BYTES = 192 << 20      # a mapping of at least that size is the pool
+GRACE_S, MARGIN_S = 10, 5   # of the server: --shutdown-grace, and 2 s to send
 
 
 class Wrong(Exception):
@@ -51,11 +61,13 @@ class Server:
         self.files = tempfile.TemporaryDirectory(prefix="radish-soak-")
         keys, shared = self.write("keys", "\n".join(f"{who}:{key}" for who, key in KEYS.items())), \
             self.write("shared", SYSTEM[0])
+        small = ["--max-seqs", "8", "-c", "1000", "--cache-size", f"{args.pages}t", "--max-waiting",
+                 "24", "--cache-ttl", "1s", "--tenant-cache-size", f"{args.pages * 2 // 3}t",
+                 "--api-key-file", keys, "--shared-prompt", shared]
+        engine = ["-m", args.model] if args.model else \
+            ["--engine", "mock", "--mock-batch-cost-us", "200"]
         self.process = subprocess.Popen(
-            [args.radish, "serve", "--engine", "mock", "--port", "0", "--max-seqs", "8",
-             "-c", "1000", "--cache-size", f"{args.pages}t", "--max-waiting", "24",
-             "--cache-ttl", "1s", "--tenant-cache-size", f"{args.pages * 2 // 3}t",
-             "--api-key-file", keys, "--shared-prompt", shared, "--mock-batch-cost-us", "200"],
+            [args.radish, "serve", "--port", "0", *engine, *([] if args.defaults else small)],
             stdout=self.log_file, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 60
         while not (found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.log())):
@@ -92,6 +104,18 @@ class Server:
     def stats(self):
         return json.loads(self.ask("GET", "/stats")[1])
 
+    def own_bytes(self):
+        """Memory without files and without the pool of pages, which fills up to its size."""
+        n_bytes = is_pool = 0
+        with open(f"/proc/{self.process.pid}/smaps") as smaps:
+            for line in smaps:
+                name, value = line.split()[:2]
+                if name == "Size:":
+                    is_pool = int(value) * 1024 >= POOL_BYTES
+                elif name == "Anonymous:" and not is_pool:
+                    n_bytes += int(value) * 1024
+        return n_bytes
+
     def stop(self):
         """Stops the server and returns what went wrong."""
         wrong = []
@@ -114,8 +138,9 @@ class Server:
 class Soak:
     """State shared by the load threads."""
 
-    def __init__(self, server):
+    def __init__(self, server, actions):
         self.server = server
+        self.actions = actions
         self.lock = threading.Lock()
         self.wrong = []
         self.done = collections.Counter()
@@ -157,6 +182,12 @@ def make_request(rng, **options):
             **options}
 
 
+def make_comparable(rng, **options):
+    """Without replay: an answer that was sampled with other tokens than the tokenizer's own would
+    otherwise become a part of a later prompt of the same text."""
+    return make_request(rng, replay=False, **options)
+
+
 def tenant(rng):
     return rng.choice(["ann", "ann", "bob"])
 
@@ -180,7 +211,7 @@ def text_of(answer):
 
 
 def chat(soak, rng):
-    request = make_request(rng)
+    request = make_comparable(rng)
     answer = complete(soak, rng, request)
     if answer is None:
         return "busy"
@@ -203,7 +234,7 @@ def chat_turns(soak, rng):
 
 
 def completion_explained(soak, rng):
-    request = make_request(rng, radish={"explain": True})
+    request = make_comparable(rng, radish={"explain": True})
     answer = complete(soak, rng, request)
     if answer is None:
         return "busy"
@@ -217,7 +248,7 @@ def completion_explained(soak, rng):
 
 
 def chat_uncached(soak, rng):
-    request = make_request(rng, cache_prompt=False)
+    request = make_comparable(rng, cache_prompt=False)
     answer = complete(soak, rng, request)
     if answer is None:
         return "busy"
@@ -259,7 +290,7 @@ def stream_text(lines):
 
 
 def chat_streamed(soak, rng):
-    request = make_request(rng, stream=True)
+    request = make_comparable(rng, stream=True)
     status, body = soak.server.ask("POST", "/v1/chat/completions", request, tenant(rng))
     if status in BUSY:
         return "busy"
@@ -267,6 +298,22 @@ def chat_streamed(soak, rng):
         raise Wrong(f"{status} {body[:500]!r}")
     soak.check_answer(request, stream_text(body.splitlines()))
     return "streamed"
+
+
+def time_out(soak, rng):
+    """Waits for an answer, but not for long."""
+    request = make_request(rng, max_tokens=300, ignore_eos=True, stream=rng.random() < 0.5)
+    connection = http.client.HTTPConnection("127.0.0.1", soak.server.port,
+                                            timeout=rng.choice([0.02, 0.1, 0.5, 2]))
+    try:
+        connection.request("POST", "/v1/chat/completions", json.dumps(request),
+                           {"Content-Type": "application/json", "x-api-key": KEYS[tenant(rng)]})
+        connection.getresponse().read()
+    except (OSError, http.client.HTTPException):
+        return "timed out"
+    finally:
+        connection.close()
+    return "in time"
 
 
 def hang_up(soak, rng):
@@ -348,11 +395,65 @@ ACTIONS = [(30, chat), (20, chat_streamed), (10, chat_choices), (5, chat_turns),
            (3, list_cache), (3, outline_cache), (1, clear_cache), (5, warm_cache)]
 
 
+# With the default settings: without keys there are no tenants to list or clear.
+CANCELS = [(20, chat), (15, chat_streamed), (5, chat_choices), (5, chat_turns), (30, hang_up),
+           (20, time_out), (5, look_at_stats)]
+
+
+# ---- stopping under load -------------------------------------------------------------------
+
+
+def open_stream(soak, opened, done):
+    """A long stream, read to its end; adds what is wrong with that end to `done`."""
+    request = {"messages": [{"role": "user", "content": "Hi"}], "stream": True,
+               "max_tokens": 50000, "ignore_eos": True}
+    connection = http.client.HTTPConnection("127.0.0.1", soak.server.port, timeout=TIMEOUT_S)
+    wrong = None
+    try:
+        connection.request("POST", "/v1/chat/completions", json.dumps(request),
+                           {"Content-Type": "application/json"})
+        opened.release()
+        answer = connection.getresponse()
+        body = answer.read()  # IncompleteRead: without the last chunk
+        last = [line for line in body.split(b"\n") if line.startswith(b"data: ")][-1:]
+        if answer.status == 200 and last != [b"data: [DONE]"] and b'"error"' not in b"".join(last):
+            wrong = f"a stream ended with {last}"
+        elif answer.status != 200 and (answer.status not in BUSY or b'"error"' not in body):
+            wrong = f"{answer.status} {body[:200]!r}"
+    except (OSError, http.client.HTTPException) as error:
+        wrong = f"a stream was cut: {error!r}"
+    finally:
+        connection.close()
+    done.append((wrong, answer.status if wrong is None else None))
+
+
+def stop_loaded(soak, n):
+    """SIGTERM while n streams are open."""
+    opened, done = threading.Semaphore(0), []
+    threads = [threading.Thread(target=open_stream, args=(soak, opened, done), daemon=True)
+               for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        opened.acquire(timeout=TIMEOUT_S)
+    time.sleep(1)
+    began = time.monotonic()
+    wrong = soak.server.stop()
+    took = time.monotonic() - began
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    soak.wrong += wrong + [why for why, _ in done if why]
+    statuses = collections.Counter(status for _, status in done)
+    print(f"server soak: SIGTERM with {n} streams open: exit after {took:.1f} s, {dict(statuses)}")
+    if len(done) != n or took > GRACE_S + MARGIN_S:
+        soak.wrong.append(f"{len(done)} of {n} streams ended, exit after {took:.1f} s")
+
+
 # ---- the load ------------------------------------------------------------------------------
 
 
 def client(soak, rng, deadline):
-    weights, actions = zip(*ACTIONS)
+    weights, actions = zip(*soak.actions)
     while time.monotonic() < deadline and not soak.wrong:
         if (deadline - time.monotonic()) % 15 > 12:  # all rest at the same time, so that entries expire
             time.sleep(0.1)
@@ -380,9 +481,17 @@ def wait_idle(soak):
         raise Wrong(f"not idle at the end: {stats}")
 
 
+def check_size(soak, sizes):
+    sizes.append(soak.server.own_bytes())
+    print(f"server soak: memory without pages: {[size >> 20 for size in sizes]} MiB")
+    if sizes[-1] > sizes[0] + GROWTH_BYTES:
+        raise Wrong(f"memory grows: {sizes}")
+
+
 def run(args):
     server = Server(args)
-    soak = Soak(server)
+    soak = Soak(server, CANCELS if args.defaults else ACTIONS)
+    sizes = []
     began = time.monotonic()
     threads = [threading.Thread(target=client, daemon=True, args=(
         soak, random.Random(f"{args.seed}.{i}"), began + args.seconds))
@@ -394,14 +503,21 @@ def run(args):
         time.sleep(0.1)
         if time.monotonic() >= next_line:
             print(f"server soak: {time.monotonic() - began:.0f} s, "
-                  f"{sum(soak.done.values())} requests", flush=True)
+                  f"{sum(soak.done.values())} requests, "
+                  f"{server.own_bytes() >> 20} MiB without pages", flush=True)
             next_line += 10
+        if not sizes and time.monotonic() > began + WARM_S:
+            sizes.append(server.own_bytes())
     try:
         if not soak.wrong:
             wait_idle(soak)
+        if args.defaults:
+            check_size(soak, sizes)
+            stop_loaded(soak, 50)
     except Exception as error:
         soak.wrong.append(f"at the end: {error!r}")
-    soak.wrong += server.stop()
+    if server.process.poll() is None:
+        soak.wrong += server.stop()
     words = ", ".join(f"{n} {word}" for word, n in sorted(soak.done.items()))
     print(f"server soak: {time.monotonic() - began:.0f} s, seed {args.seed}: {words}; "
           f"{soak.n_compared} answers compared, {len(soak.wrong)} wrong")
@@ -414,6 +530,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--radish", default="build/radish-tsan")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--defaults", action="store_true", help="the server's default settings")
+    parser.add_argument("--model", help="instead of the mock engine")
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--pages", type=int, default=1500, help="cache size in tokens")
     parser.add_argument("--seed", type=int, default=int(time.time()))

@@ -1,6 +1,7 @@
 /* Who may connect, and who makes room: addresses, the order of victims, budgets of memory. */
 #include "http_fixture.h"
 #include "serve/http/connection.h"
+#include "test_memory.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -101,6 +102,39 @@ TEST(connection_limits, close_in_order)
     for (int i = 0; i < 3; i++)
         close(extra[i]);
     close(fds[0]);
+    site_close(&site);
+}
+
+/* Clients that do not read their answers cannot hold all slots. */
+TEST(connection_limits, slow_readers_make_room_at_last)
+{
+    struct site site;
+    char answer[4096];
+    int fds[4];
+    site_open(&site);
+    for (int i = 0; i < 4; i++) {
+        fds[i] = client_open(&site);
+        client_send(fds[i], i ? GET("/stream") : GET("/big"));
+        TURN_UNTIL(&site, site.n_requests == i + 1 && site.server->unsent_bytes);
+    }
+    TURN_UNTIL(&site, site.server->limits.lists[WAITS_READER].newest->state == X_RUNNING);
+    int early = client_open(&site);
+    read_to_end(&site, early, answer, sizeof answer);
+    CHECK(strncmp(answer, "HTTP/1.1 503 ", 13) == 0);
+    clock_skip_ns(LIMITS_READER_MS * UINT64_C(1000000));
+    int late[2];
+    for (int i = 0; i < 2; i++) { /* one whose answer is whole, and one whose request runs */
+        late[i] = client_open(&site);
+        client_send(late[i], GET("/wait"));
+        TURN_UNTIL(&site, site.n_requests == 5 + i);
+        CHECK_INT(site.n_hangups, i);
+    }
+    for (int i = 0; i < 2; i++) {
+        close(fds[i]);
+        close(late[i]);
+    }
+    close(fds[2]);
+    close(fds[3]);
     site_close(&site);
 }
 

@@ -274,6 +274,7 @@ TEST(http_parser, allows_some_fields_only_once)
     VERDICT("GET / HTTP/1.1\r\n" HOST "Origin: http://a\r\n\r\n", 200);
     VERDICT("GET / HTTP/1.1\r\n" HOST "Origin: http://a\r\norigin: http://a\r\n\r\n", 400);
     VERDICT("GET / HTTP/1.1\r\n" HOST "Authorization: a\r\nAUTHORIZATION: b\r\n\r\n", 400);
+    VERDICT("GET / HTTP/1.1\r\n" HOST "x-api-key: a\r\nX-API-Key: b\r\n\r\n", 400);
     VERDICT(POST "Content-Type: a/b\r\nContent-Type: c/d\r\nContent-Length: 0\r\n\r\n", 400);
     VERDICT("GET / HTTP/1.1\r\n" HOST "Accept: a/b\r\nAccept: c/d\r\n\r\n", 200);
 }

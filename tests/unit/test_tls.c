@@ -265,6 +265,94 @@ TEST(tls, a_stream_waits_for_its_reader)
     site_close_tls(&site, tls);
 }
 
+/* Sends the beginning of a handshake. */
+static int client_greet(const struct site *site, const char *address)
+{
+    char hello[4096];
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *ssl = SSL_new(context);
+    BIO *out = BIO_new(BIO_s_mem());
+    SSL_set_bio(ssl, BIO_new(BIO_s_mem()), out);
+    CHECK(waits(ssl, SSL_connect(ssl)));
+    int len = BIO_read(out, hello, sizeof hello), fd = client_open_from(site, address);
+    CHECK_INT(send(fd, hello, (size_t)len, MSG_NOSIGNAL), len);
+    SSL_free(ssl);
+    SSL_CTX_free(context);
+    return fd;
+}
+
+/* Three handshakes of one address delay another's by one of them. */
+TEST(tls, addresses_take_turns_with_handshakes)
+{
+    struct site site;
+    struct tls_context *tls = site_open_tls(&site, ordinary_options);
+    int greedy[3], other, n_served = 0;
+    for (int i = 0; i < 3; i++)
+        greedy[i] = client_greet(&site, "127.0.0.2");
+    other = client_greet(&site, "127.0.0.3");
+    TURN_UNTIL(&site, has_bytes(other));
+    for (int i = 0; i < 3; i++)
+        n_served += has_bytes(greedy[i]);
+    CHECK(n_served <= 1);
+    close(greedy[2]); /* one that waits may go */
+    TURN_UNTIL(&site, has_bytes(greedy[0]) && has_bytes(greedy[1]));
+    close(greedy[0]);
+    close(greedy[1]);
+    close(other);
+    TURN_UNTIL(&site, http_server_connections(site.server) == 0);
+    site_close_tls(&site, tls);
+}
+
+static void key_update(struct client *c, int type)
+{
+    ERR_clear_error();
+    CHECK_INT(SSL_key_update(c->ssl, type), 1);
+    CHECK_INT(SSL_do_handshake(c->ssl), 1);
+}
+
+/* A client may renew its keys as often as it likes, but it does not keep the loop busy with that.
+ */
+TEST(tls, key_updates_take_turns)
+{
+    enum { N_UPDATES = 400 };
+    struct site site;
+    struct client c;
+    unsigned n_turns = 0;
+    struct tls_context *tls = site_open_tls(&site, ordinary_options);
+    tls_connect(&site, &c);
+    for (int i = 0; i < N_UPDATES; i++)
+        key_update(&c, SSL_KEY_UPDATE_NOT_REQUESTED);
+    tls_send(&c, GET("/wait"));
+    TURN_UNTIL(&site, (n_turns++, site.waiting));
+    CHECK(n_turns > N_UPDATES);
+    tls_client_close(&c);
+    TURN_UNTIL(&site, site.n_hangups == 1);
+    site_close_tls(&site, tls);
+}
+
+/* The server must answer a key update while its socket is full of an answer. */
+TEST(tls, a_key_update_within_an_answer)
+{
+    static char answer[BIG_BODY_BYTES + 4096];
+    for (size_t at = 0; at < BIG_BODY_BYTES; at += BIG_BODY_BYTES / 4 + 1000) {
+        struct site site;
+        struct client c;
+        bool clean = false;
+        struct tls_context *tls = site_open_tls(&site, ordinary_options);
+        tls_connect(&site, &c);
+        tls_send(&c, "GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        size_t n = tls_read_all(&site, &c, answer, at, &clean);
+        turn_for(&site, 20);
+        key_update(&c, SSL_KEY_UPDATE_REQUESTED);
+        turn_for(&site, 20);
+        n += tls_read_all(&site, &c, answer, sizeof answer - n, &clean);
+        CHECK(n > BIG_BODY_BYTES && clean);
+        TURN_UNTIL(&site, http_server_connections(site.server) == 0);
+        tls_client_close(&c);
+        site_close_tls(&site, tls);
+    }
+}
+
 /* An answer that was cut off must not look complete. */
 TEST(tls, a_cut_answer_has_no_clean_end)
 {

@@ -15,7 +15,7 @@ import time
 
 from measure import Row, Settings, row_table
 
-MODULES = ["cases_workers", "cases_steps", "cases_signals", "cases_files"]
+MODULES = ["cases_http", "cases_workers", "cases_steps", "cases_signals", "cases_files"]
 
 
 def all_cases():

@@ -58,8 +58,9 @@ class Victim:
     """Chats in a thread until `stop`. An answer that has not begun counts with the time that it has
     waited so far, so that a server that stands still is not measured as fast."""
 
-    def __init__(self, port, max_tokens=24, cached=False, headers=(), timeout=120):
+    def __init__(self, port, max_tokens=24, cached=False, headers=(), timeout=120, tls=False):
         self.port, self.max_tokens, self.cached = port, max_tokens, cached
+        self.tls = wire.any_certificate() if tls else None
         self.headers, self.timeout = headers, timeout
         self.times = Times()
         self.stopping = threading.Event()
@@ -77,7 +78,7 @@ class Victim:
         """One chat; raises OSError or ValueError if it does not end well."""
         begin = time.monotonic()
         self.waiting_since, self.last_token = begin, None
-        with wire.connect(self.port, self.timeout) as sock:
+        with wire.connect(self.port, self.timeout, tls=self.tls) as sock:
             self.sock = sock
             sock.sendall(wire.request("/v1/chat/completions", self.body(), headers=self.headers))
             file = sock.makefile("rb")

@@ -1,8 +1,11 @@
 """HTTP as bytes: requests, sockets that stay as rude as an attack needs, and answers, checked."""
 import json
 import re
+import shutil
 import socket
+import ssl
 import struct
+import subprocess
 
 ADDRESS = "127.0.0.1"
 
@@ -23,9 +26,9 @@ def request(path, body=None, method=None, headers=(), host="localhost"):
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
 
 
-def connect(port, timeout=30, source=None, receive_buffer=None):
+def connect(port, timeout=30, source=None, receive_buffer=None, tls=None):
     """A socket to the server. A small `receive_buffer` makes a reader that does not read slow
-    the server down early."""
+    the server down early. `tls`: an ssl.SSLContext."""
     sock = socket.socket()
     sock.settimeout(timeout)
     if receive_buffer:
@@ -34,7 +37,26 @@ def connect(port, timeout=30, source=None, receive_buffer=None):
         sock.bind((source, 0))
     sock.connect((ADDRESS, port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    return tls.wrap_socket(sock) if tls else sock
+
+
+def any_certificate():
+    """A client's context that trusts every server."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def make_certificate(folder, kind="ec"):
+    """Paths of a new certificate and its key, signed by itself, or None: openssl is not installed."""
+    cert, key = f"{folder}/cert.pem", f"{folder}/key.pem"
+    kinds = {"ec": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], "rsa": ["rsa:2048"]}
+    if not shutil.which("openssl"):
+        return None
+    subprocess.run(["openssl", "req", "-x509", "-newkey", *kinds[kind], "-nodes", "-keyout", key, "-out", cert,
+                    "-days", "2", "-subj", "/CN=localhost"], check=True, capture_output=True)
+    return cert, key
 
 
 def reset(sock):
@@ -127,14 +149,19 @@ class Reader:
             return status, fields, self._bytes(int(fields[b"content-length"]))
         return status, fields, self._rest()
 
-    def _rest(self):
-        """A body that ends with the connection (to a client of HTTP/1.0)."""
+    def to_end(self):
+        """Reads until the connection ends; all of it is in `data`."""
         try:
             while True:
                 self._more()
         except EOFError:
-            body, self.data = self.data, b""
-            return body
+            pass
+
+    def _rest(self):
+        """A body that ends with the connection (to a client of HTTP/1.0)."""
+        self.to_end()
+        body, self.data = self.data, b""
+        return body
 
 
 def statuses(port, data, timeout=10, half_close=False, limit=16):

@@ -313,6 +313,11 @@ static void again_cb(evutil_socket_t fd, short what, void *arg)
     received(arg);
 }
 
+static void greeted(void *arg)
+{
+    handshake_wait(arg);
+}
+
 static void sent(void *arg)
 {
     struct http_exchange *c = arg;
@@ -384,7 +389,7 @@ static void address_text(const struct sockaddr *address, char out[INET6_ADDRSTRL
 
 static struct http_exchange *connection_make(struct http_server *s, int fd, struct tls_context *tls)
 {
-    static const struct transport_events events = {received, sent, ended};
+    static const struct transport_events events = {greeted, received, sent, ended};
     struct http_exchange *c = calloc(1, sizeof *c);
     struct event *timer = NULL, *again = NULL;
     if (c) {

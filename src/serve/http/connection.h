@@ -45,6 +45,8 @@ struct http_exchange {
     bool full;       /* the stream had no room */
     bool sends_more; /* bytes after the last request */
     bool quiet;
+    bool shakes;     /* a part of its TLS handshake has come; see handshakes.c */
+    uint64_t ticket; /* of that */
     int status;
     uint64_t began_ns;      /* of the request */
     uint64_t body_began_ns; /* when its header was complete */
@@ -64,12 +66,14 @@ struct http_server {
     struct event_base *base;
     struct http_listeners *listeners;
     struct event *accepting[HTTP_MAX_LISTENERS]; /* for each listener */
-    struct event *reap, *accept_again, *unsent_check, *trim;
+    struct event *reap, *accept_again, *unsent_check, *trim, *shake;
     struct http_options options;
     struct http_handler handler;
     struct http_exchange *connections, *dead;
     struct connection_limits limits;
     size_t body_bytes, unsent_bytes;
+    uint64_t ticket;       /* of the last handshake */
+    uint64_t handshake_ns; /* the next may go on from then on */
     bool draining;
     struct strbuf url;
 };
@@ -94,6 +98,13 @@ void unsent_check(struct http_server *s);
 /* Moves the connection to the list of those that wait as it does, after its state has changed. */
 void connection_place(struct http_exchange *c);
 void connection_arm(struct http_exchange *c, unsigned timeout_ms); /* 0: no deadline */
+
+/* ---- handshakes.c ------------------------------------------------------------------------- */
+
+/* A part of the client's handshake has come: it gets a turn. */
+void handshake_wait(struct http_exchange *c);
+/* Gives a turn to the next client. */
+void handshake_next(struct http_server *s);
 
 /* ---- http_server.c ------------------------------------------------------------------------ */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "serve/http/connection.h"
 
@@ -68,7 +69,8 @@ static uint32_t slot_of(const struct connection_limits *l, uint64_t key)
 void limits_add(struct connection_limits *l, const struct peer *peer)
 {
     struct address_count *slot = &l->addresses[slot_of(l, peer->key)];
-    slot->key = peer->key;
+    if (!slot->n)
+        *slot = (struct address_count){.key = peer->key};
     slot->n++;
     l->n++;
 }
@@ -85,6 +87,13 @@ void limits_remove(struct connection_limits *l, const struct peer *peer)
         l->addresses[i].n = 0;
         l->addresses[slot_of(l, moved.key)] = moved;
     }
+}
+
+uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, uint64_t now)
+{
+    struct address_count *slot = &l->addresses[slot_of(l, peer->key)];
+    slot->ticket = slot->ticket + 1 > now ? slot->ticket + 1 : now;
+    return slot->ticket;
 }
 
 /* ---- who waits ---------------------------------------------------------------------------- */
@@ -124,6 +133,11 @@ static struct http_exchange *victim_for(const struct connection_limits *l, const
         for (struct http_exchange *c = l->lists[list].oldest; c; c = c->newer)
             if (!is_alike || is_alike(&c->peer, peer))
                 return c;
+    uint64_t now_ns = clock_now_ns();
+    for (struct http_exchange *c = l->lists[WAITS_READER].oldest; c; c = c->newer)
+        if ((!is_alike || is_alike(&c->peer, peer)) &&
+            now_ns - c->unsent_since_ns >= LIMITS_READER_MS * UINT64_C(1000000))
+            return c;
     return NULL;
 }
 

@@ -13,14 +13,17 @@
  *
  * An address has at most `max_per_address` of them. If there is no slot for a new connection, the
  * one that has kept the server waiting longest is closed, in this order: one whose answer is sent,
- * an idle one, one that has not sent a whole header, one that has not sent a whole body. A
- * connection whose request runs, or whose answer is being sent, is never closed for another.
+ * an idle one, one that has not sent a whole header, one that has not sent a whole body, one whose
+ * client has been slow to read its answer for LIMITS_READER_MS. A connection whose request runs, or
+ * whose answer is being read, is never closed for another.
  *
  * Near peers are 127.0.0.1, ::1 and Unix sockets: health checks, the operator, and reverse proxies,
  * which bring many clients. They have no limit per address. Near peers make room for near ones, and
  * far peers for far ones, as long as there are any. */
 struct http_exchange;
 struct sockaddr;
+
+enum { LIMITS_READER_MS = 5000 };
 
 enum waiting {
     WAITS_TO_CLOSE, /* answered; the client has not closed yet */
@@ -44,7 +47,8 @@ struct waiting_list {
 
 struct address_count {
     uint64_t key;
-    uint32_t n; /* 0: the slot is free */
+    uint32_t n;      /* 0: the slot is free */
+    uint64_t ticket; /* the last one drawn */
 };
 
 struct connection_limits {
@@ -70,6 +74,9 @@ enum admission limits_admit(const struct connection_limits *l, const struct peer
 /* Counts a connection, or no longer. */
 void limits_add(struct connection_limits *l, const struct peer *peer);
 void limits_remove(struct connection_limits *l, const struct peer *peer);
+/* A place in a line where addresses take turns, and the connections of one stand behind each other:
+ * the smallest ticket is next. `now`: the ticket that was served last. */
+uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, uint64_t now);
 /* Moves a connection to the newest end of a list; WAITS_NOT takes it out. */
 void limits_place(struct connection_limits *l, struct http_exchange *c, enum waiting list);
 

@@ -396,6 +396,7 @@ static void refuse_repeated(struct http_parser *p)
         {"content-length", "the request has more than one Content-Length"},
         {"content-type", "the request has more than one Content-Type"},
         {"authorization", "the request has more than one Authorization"},
+        {"x-api-key", "the request has more than one x-api-key"},
     };
     for (size_t s = 0; s < sizeof single / sizeof *single; s++) {
         unsigned n = 0;

@@ -27,7 +27,7 @@ static void connection_evict(struct http_exchange *c)
     if (c->state == X_HEAD || c->state == X_BODY)
         connection_refuse(c, 503, "the server has too many connections, and this one was slow");
     if (c->transport)
-        connection_close(c);
+        connection_lost(c);
 }
 
 /* TLS cannot be spoken without a handshake, so such a client is not told why. */
@@ -219,6 +219,12 @@ static void unsent_check_cb(evutil_socket_t fd, short what, void *arg)
     unsent_check(arg);
 }
 
+static void shake_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    handshake_next(arg);
+}
+
 /* ---- open and close ----------------------------------------------------------------------- */
 
 static int events_open(struct http_server *s)
@@ -227,7 +233,8 @@ static int events_open(struct http_server *s)
     s->unsent_check = event_new(s->base, -1, 0, unsent_check_cb, s);
     s->accept_again = evtimer_new(s->base, accept_again_cb, s);
     s->trim = evtimer_new(s->base, trim_cb, NULL);
-    if (!s->reap || !s->unsent_check || !s->accept_again || !s->trim)
+    s->shake = evtimer_new(s->base, shake_cb, s);
+    if (!s->reap || !s->unsent_check || !s->accept_again || !s->trim || !s->shake)
         return -1;
     for (size_t i = 0; i < s->listeners->n; i++) {
         s->accepting[i] = event_new(s->base, s->listeners->items[i].fd, EV_READ | EV_PERSIST,
@@ -280,6 +287,7 @@ void http_server_close(struct http_server *s)
     event_release(s->unsent_check);
     event_release(s->accept_again);
     event_release(s->trim);
+    event_release(s->shake);
     limits_close(&s->limits);
     strbuf_free(&s->url);
     free(s);

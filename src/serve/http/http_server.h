@@ -24,9 +24,9 @@
  *      └─────────────────── kept alive ──────────────────┘
  *
  *  Without a free slot a new connection takes that of a lingering one, else of an idle one, else of
- *  a head, else of a body, the oldest first (connection_limits.h). With too many bytes in bodies,
- * or too many unsent, those that have held the most for the longest are closed. A TLS handshake
- * counts as a part of the head.
+ *  a head, else of a body, else of a slow reader, the oldest first (connection_limits.h). With too
+ * many bytes in bodies, or too many unsent, those that have held the most for the longest are
+ * closed. A TLS handshake counts as a part of the head.
  *
  * An exchange is one request and its answer; a connection has one at a time, and pipelined bytes
  * wait in its input buffer, at most about HTTP_MAX_PIPELINED of them. A client that closes, resets

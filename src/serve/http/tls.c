@@ -62,6 +62,9 @@ static int rules_set(SSL_CTX *ssl, struct error *err)
     /* An idle connection keeps no buffers, and no session stays after it: clients keep tickets. */
     SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    /* A read returns after each record, also one without data: a client that renews its keys
+     * without end, or asks for renegotiation, must not hold the loop. */
+    SSL_CTX_clear_mode(ssl, SSL_MODE_AUTO_RETRY);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_alpn_select_cb(ssl, choose_protocol, NULL);
     return 0;

@@ -21,7 +21,7 @@
 #include "base/minmax.h"
 #include "serve/http/tls.h"
 
-enum { TLS_HANDSHAKE = 0x16, TLS_RECORD = 16 * 1024 };
+enum { TLS_HANDSHAKE = 0x16, TLS_RECORD = 16 * 1024, DROP_BYTES = 64 * 1024 };
 
 enum stage { FIRST_BYTE, HANDSHAKE, OPEN };
 
@@ -38,6 +38,8 @@ struct transport {
     struct event *closed;  /* detects a hang-up while reading is off; may be NULL */
     bool reading;          /* as the owner wants it */
     bool read_needs_write; /* TLS must write before it can read on */
+    bool greeted;          /* a part of the handshake waits for transport_handshake */
+    bool drops;            /* what arrives is dropped */
     bool ended;            /* the client sends no more */
     bool broken;           /* TLS has failed and can say nothing more */
     unsigned write_timeout_ms;
@@ -197,15 +199,52 @@ static bool handshake(struct transport *t)
     return false;
 }
 
+/* Stops reading until it is this client's turn. */
+static void greet(struct transport *t)
+{
+    t->greeted = true;
+    event_del(t->readable);
+    if (t->closed)
+        event_add(t->closed, NULL);
+    t->events->greeted(t->owner);
+}
+
+/* A client that goes on sending what nobody wants must not cost more than it has to: the kernel
+ * need not copy it (TCP), and it is not decrypted. */
+static void drop(struct transport *t)
+{
+    static char sink[DROP_BYTES];
+    ssize_t n = recv(t->fd, sink, sizeof sink, MSG_TRUNC);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        end(t, n == 0 ? TRANSPORT_EOF : TRANSPORT_FAILED);
+}
+
 static void readable_cb(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     struct transport *t = arg;
+    if (t->drops) {
+        drop(t);
+        return;
+    }
     if (t->stage == FIRST_BYTE && !first_byte(t))
         return;
-    if (t->stage == HANDSHAKE && !handshake(t))
-        return;
-    read_more(t);
+    if (t->stage == HANDSHAKE)
+        greet(t);
+    else
+        read_more(t);
+}
+
+void transport_handshake(struct transport *t)
+{
+    assert(t->greeted && t->stage == HANDSHAKE);
+    t->greeted = false;
+    if (t->closed)
+        event_del(t->closed);
+    if (t->reading)
+        event_add(t->readable, NULL);
+    if (handshake(t))
+        read_more(t);
 }
 
 static void writable_cb(evutil_socket_t fd, short what, void *arg)
@@ -221,14 +260,16 @@ static void writable_cb(evutil_socket_t fd, short what, void *arg)
         end(t, TRANSPORT_FAILED);
         return;
     }
-    if (evbuffer_get_length(t->output) == 0)
+    /* The owner may close the transport, so a read that waits has the next turn. */
+    bool is_last = n == 0 || !t->read_needs_write;
+    if (evbuffer_get_length(t->output) == 0 && is_last)
         event_del(t->writable);
-    if (t->stage == HANDSHAKE)
+    if (t->stage == HANDSHAKE && !t->greeted)
         handshake(t);
-    else if (t->read_needs_write)
-        read_more(t);
     else if (n > 0)
         t->events->sent(t->owner);
+    else if (t->read_needs_write)
+        read_more(t);
 }
 
 static void closed_cb(evutil_socket_t fd, short what, void *arg)
@@ -346,6 +387,8 @@ void transport_end_output(struct transport *t)
         SSL_shutdown(t->ssl);
     }
     shutdown(t->fd, SHUT_WR);
+    t->drops = true;
+    t->read_needs_write = false;
 }
 
 void transport_cut(struct transport *t)

@@ -8,7 +8,7 @@
  * does not know which it is.
  *
  *   without TLS ──────────────────────────────────────► open
- *   with TLS ────► first byte ─┬─ 0x16 ──► handshake ──► open
+ *   with TLS ────► first byte ─┬─ 0x16 ──► handshake ──► open     (in steps: `greeted`)
  *                              └─ another ────────────► open, in plain text: see
  *                                                       transport_is_plain_on_tls
  *
@@ -33,6 +33,7 @@ enum transport_end {
 /* All are called from the event loop, never from within a function of this header, and may close
  * the transport. */
 struct transport_events {
+    void (*greeted)(void *owner);  /* a part of a handshake has come: call transport_handshake */
     void (*received)(void *owner); /* `input` has grown */
     void (*sent)(void *owner);     /* a part of the output is sent */
     void (*ended)(void *owner, enum transport_end how);
@@ -44,6 +45,10 @@ struct transport *transport_open(struct event_base *base, int fd, struct tls_con
                                  void *owner);
 /* Tells a TLS client that this is the end, if all output is sent. */
 void transport_close(struct transport *t);
+
+/* Goes on with the handshake. It may take a millisecond of computing, so the owner decides when.
+ * Unlike the others this may report events before it returns. */
+void transport_handshake(struct transport *t);
 
 struct evbuffer *transport_input(struct transport *t);
 /* Bytes have arrived that the owner has not taken. */
@@ -57,7 +62,8 @@ void transport_write(struct transport *t, const char *bytes, size_t len);
 void transport_flush(struct transport *t);
 size_t transport_unsent(const struct transport *t);
 
-/* Sends no more, and tells the client so; what it sends can still be read. */
+/* Sends no more, and tells the client so. What it sends is dropped unread from now on; its end is
+ * reported. */
 void transport_end_output(struct transport *t);
 /* Breaks the connection; the loop then reports its end. */
 void transport_cut(struct transport *t);
