@@ -342,6 +342,12 @@ static struct sequence *youngest_parked(const struct scheduler *s)
     return NULL;
 }
 
+/* What the engine computes at this moment must keep its pages. */
+static bool is_computed_now(const struct scheduler *s, const struct sequence *seq)
+{
+    return s->is_flying && seq->n_rows > 0;
+}
+
 /* Marks the running sequences that yield to this one: those that are parked, which cannot use what
  * they hold, and the youngest of a tenant or client that runs more than its share. Whether it would
  * get its place and its pages then. */
@@ -353,7 +359,8 @@ static bool yielding_suffice(struct scheduler *s, const struct sequence *seq)
     const struct share *most = shares_find_excess(s->running, s->n_running, seq, &n_excess);
     for (uint32_t i = s->n_running; i-- > 0;) {
         struct sequence *other = s->running[i];
-        const bool is_excess = n_excess > 0 && (other->tenant == most || other->client == most);
+        const bool is_excess = n_excess > 0 && !is_computed_now(s, other) &&
+                               (other->tenant == most || other->client == most);
         other->yields = is_excess || sequence_is_parked(other);
         n_excess -= is_excess;
         n_left -= other->yields;

@@ -1,6 +1,6 @@
 /* Shares: tenants, and the clients of a tenant, get as much of the queue, the batch and the steps
  * as each other, however many requests each sends. */
-#include "scheduler_fixture.h"
+#include "scheduler_spy.h"
 
 #include "base/hash.h"
 #include "sched/state.h"
@@ -116,6 +116,42 @@ TEST(scheduler_shares, so_does_a_client_of_the_same_tenant)
     ask_many(&w, 5, 4, 1, 200); /* tenants come first: half of all, whatever their clients */
     step(&w, 1);
     CHECK_INT(n_running(&w, 4, 1), 3);
+    world_close(&w);
+}
+
+struct late_request {
+    struct world *world;
+    struct client *client; /* NULL: it has been submitted */
+};
+
+static void submit_late(void *context)
+{
+    struct late_request *late = context;
+    if (late->client)
+        CHECK_INT(submit(late->world, late->client), SUBMIT_OK);
+    late->client = NULL;
+}
+
+/* What an engine computes keeps its pages until it is done, whoever comes meanwhile. */
+TEST(scheduler_shares, a_batch_that_is_being_computed_loses_nobody)
+{
+    struct world w;
+    world_open(&w, 4, 100);
+    fixture_close(&w.fixture);
+    w.options.mock.is_async = true;
+    fixture_open(&w.fixture, &w.options);
+    spy_on(&w.fixture);
+    ask_many(&w, 8, 1, 1, 100);
+    step(&w, 5);
+    struct late_request late = {&w, ask(&w, 2, 1, 10, 30)};
+    spy.at_submit = submit_late;
+    spy.context = &late;
+    step(&w, 1);
+    CHECK(late.client == NULL);
+    CHECK_INT(n_running(&w, 1, 1), 4);
+    step(&w, 1);
+    CHECK_INT(n_running(&w, 1, 1), 3);
+    CHECK_INT(n_running(&w, 2, 1), 1);
     world_close(&w);
 }
 
