@@ -190,6 +190,21 @@ TEST(scheduler_shares, a_full_queue_has_room_for_whoever_holds_little_of_it)
     world_close(&w);
 }
 
+TEST(scheduler_shares, nobody_makes_room_for_those_who_have_left)
+{
+    struct world w;
+    world_open(&w, 2, 6);
+    ask_many(&w, 8, 1, 1, 30);
+    step(&w, 2);
+    ask_many(&w, 3, 2, 1, 30);
+    for (uint32_t i = 8; i < w.n; i++)
+        scheduler_cancel(w.fixture.scheduler, &w.clients[i]->request);
+    fixture_run(&w.fixture, w.clients, w.n);
+    for (uint32_t i = 0; i < w.n; i++)
+        CHECK_INT(w.clients[i]->finish, i < 8 ? FINISH_LENGTH : FINISH_CANCELED);
+    world_close(&w);
+}
+
 /* Between two tenants that both ask for more than there is, each gets half of the queue. */
 TEST(scheduler_shares, the_queue_is_shared_too)
 {
