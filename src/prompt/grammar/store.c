@@ -124,6 +124,8 @@ static struct entry *entry_make(const char *key, size_t key_len, struct grammar_
         grammar_expr root = source->build(source, b, err);
         if (root != GRAMMAR_NONE)
             e->grammar = grammar_compile(b, root, err);
+        if (e->grammar && source->vocabulary)
+            grammar_measure_for(e->grammar, source->vocabulary);
         if (!e->grammar && is_costly(err) && (e->failure = malloc(sizeof *err))) {
             *e->failure = *err;
             e->wrong_part = source->wrong_part;

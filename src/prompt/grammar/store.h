@@ -16,6 +16,7 @@ struct grammar_source {
     /* GRAMMAR_NONE and `err` if it cannot be built. */
     grammar_expr (*build)(struct grammar_source *source, struct grammar_builder *b,
                           struct error *err);
+    struct grammar_vocabulary *vocabulary; /* of the answers that will follow it; NULL: any */
     int wrong_part; /* set by `build` or from memory: its own number of what cannot be built */
 };
 

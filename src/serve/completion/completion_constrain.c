@@ -172,7 +172,8 @@ int completion_constrain(struct completion *c)
     if (!p->constraint.kind && (!callable_tools(c) || (is_free && !trigger)))
         return 0;
     struct strbuf key = STRBUF_INIT;
-    struct build build = {.source = {.build = grammar_build}, .c = c};
+    struct build build = {.source = {.build = grammar_build, .vocabulary = c->api->vocabulary},
+                          .c = c};
     struct error err = {.position = ERROR_NO_POSITION};
     key_write(c, &key);
     if (key.failed)
