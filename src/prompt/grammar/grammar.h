@@ -109,6 +109,8 @@ struct grammar_matcher;
 int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
                          struct grammar_vocabulary *v, struct error *err);
 void grammar_matcher_close(struct grammar_matcher *m);
+/* The most bytes of a matcher that shares its grammar's measures, without the text of lists. */
+size_t grammar_matcher_bound(const struct grammar_vocabulary *v);
 void grammar_matcher_reset(struct grammar_matcher *m); /* to the start */
 
 /* The tokens that may come next, including end tokens where the text may end; valid until the next

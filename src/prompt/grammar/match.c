@@ -503,6 +503,15 @@ int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
     return 0;
 }
 
+size_t grammar_matcher_bound(const struct grammar_vocabulary *v)
+{
+    const struct grammar_matcher *m = NULL;
+    return sizeof *m + ITEMS_MAX * (sizeof *m->items + sizeof *m->next + sizeof *m->ahead) +
+           sizeof *m->closure + FRAMES_MAX * (sizeof *m->frames + sizeof *m->frame_moved) +
+           FRAME_INDEX * sizeof *m->frame_index + GRAMMAR_RULES_MAX * sizeof *m->automata +
+           (size_t)(CACHE_MASKS + 1) * v->n_words * sizeof *m->masks;
+}
+
 void grammar_matcher_close(struct grammar_matcher *m)
 {
     if (m == NULL)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/task.h"
 #include "prompt/answer/tool_grammar.h"
@@ -172,7 +173,9 @@ int completion_constrain(struct completion *c)
     if (!p->constraint.kind && (!callable_tools(c) || (is_free && !trigger)))
         return 0;
     struct strbuf key = STRBUF_INIT;
-    struct build build = {.source = {.build = grammar_build, .vocabulary = c->api->vocabulary},
+    struct build build = {.source = {.build = grammar_build,
+                                     .vocabulary = c->api->vocabulary,
+                                     .client = hash_pair(c->requester.tenant, c->requester.client)},
                           .c = c};
     struct error err = {.position = ERROR_NO_POSITION};
     key_write(c, &key);
