@@ -132,11 +132,13 @@ static grammar_expr grammar_build(struct grammar_source *source, struct grammar_
     return either[1] == GRAMMAR_NONE ? GRAMMAR_NONE : grammar_choice(b, either, 2);
 }
 
-/* Everything that the grammar depends on. */
+/* Everything that the grammar depends on; and the tenant, because the time that a grammar takes
+ * would tell one whether another has sent it. */
 static void key_write(const struct completion *c, struct strbuf *key)
 {
     const struct constraint *constraint = &c->input.params.constraint;
-    strbuf_addf(key, "%d %d %d ", c->kind, constraint->kind, c->input.params.continues);
+    strbuf_addf(key, "%u %d %d %d ", c->requester.tenant, c->kind, constraint->kind,
+                c->input.params.continues);
     if (constraint->kind)
         json_write(key, constraint->value);
     if (!callable_tools(c))
