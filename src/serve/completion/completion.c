@@ -184,6 +184,7 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
     c->input.body = http_take_body(x);
     c->input.body_bytes = c->input.body.len;
     c->job.run = completion_prepare;
+    c->job.tenant = who->tenant;
     c->job.client = who->client;
     c->job.n_bytes = c->input.body.len;
     c->job.unwanted = &c->unwanted;
