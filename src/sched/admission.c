@@ -348,6 +348,15 @@ static bool is_computed_now(const struct scheduler *s, const struct sequence *se
     return s->is_flying && seq->n_rows > 0;
 }
 
+/* Pages that can be taken once the sequence has stopped: not those of a prefix that others run
+ * with. */
+static uint32_t pages_given_up(const struct scheduler *s, const struct sequence *seq)
+{
+    const uint32_t n_private = seq->n_reserved - seq->n_inserted;
+    return seq->node == NODE_NONE ? n_private
+                                  : n_private + prefix_tree_own_pages(s->cache.tree, seq->node);
+}
+
 /* Marks the running sequences that yield to this one: those that are parked, which cannot use what
  * they hold, and the youngest of a tenant or client that runs more than its share. Whether it would
  * get its place and its pages then. */
@@ -364,7 +373,7 @@ static bool yielding_suffice(struct scheduler *s, const struct sequence *seq)
         other->yields = is_excess || sequence_is_parked(other);
         n_excess -= is_excess;
         n_left -= other->yields;
-        n_pages += other->yields ? other->n_reserved : 0;
+        n_pages += other->yields ? pages_given_up(s, other) : 0;
     }
     return n_left < s->n_running && n_pages >= seq->n_wanted && window_has_room(s, seq, true);
 }

@@ -1,8 +1,9 @@
 /* Shares: tenants, and the clients of a tenant, get as much of the queue, the batch and the steps
  * as each other, however many requests each sends. */
-#include "scheduler_spy.h"
+#include <string.h>
 
 #include "base/hash.h"
+#include "scheduler_spy.h"
 #include "sched/state.h"
 #include "test.h"
 
@@ -187,6 +188,33 @@ TEST(scheduler_shares, a_full_queue_has_room_for_whoever_holds_little_of_it)
     CHECK_INT(n_running(&w, 2, 1), 1);
     fixture_run(&w.fixture, w.clients, w.n);
     CHECK_INT(other->finish, FINISH_LENGTH);
+    world_close(&w);
+}
+
+/* Sequences with a common prompt give back little of it as long as one of them runs. */
+TEST(scheduler_shares, nobody_yields_if_that_does_not_help)
+{
+    enum { N_SAME = 400, N_SEQS = 4 };
+    struct world w;
+    world_open(&w, 8, 100);
+    fixture_close(&w.fixture);
+    w.options.n_pages = 700;
+    fixture_open(&w.fixture, &w.options);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        struct client *c = ask(&w, 1, 1, N_SAME, 40);
+        memcpy(c->prompt, w.clients[0]->prompt, (N_SAME - 1) * sizeof *c->prompt);
+        CHECK_INT(submit(&w, c), SUBMIT_OK);
+    }
+    for (uint32_t i = 0; i < 50 && n_running(&w, 1, 1) < N_SEQS; i++)
+        step(&w, 1);
+    CHECK_INT(n_running(&w, 1, 1), N_SEQS);
+    struct client *large = ask(&w, 2, 1, 500, 5);
+    CHECK_INT(submit(&w, large), SUBMIT_OK);
+    step(&w, 5);
+    CHECK_INT(n_running(&w, 1, 1), N_SEQS);
+    CHECK_INT(fixture_stats(&w.fixture).preempted, 0);
+    fixture_run(&w.fixture, w.clients, w.n);
+    CHECK_INT(large->finish, FINISH_LENGTH);
     world_close(&w);
 }
 
