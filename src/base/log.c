@@ -1,10 +1,11 @@
 /* One write() per line, so that lines of different threads never mix. Control characters are shown
- * as '?', so that text from a client cannot forge a log line.
+ * as '?', so that text from a client can neither forge a log line nor command a terminal.
  *
  * The lock is held while a line is written, so that no other thread fills the room that was found
  * for it. Waiting for room is limited, see log.h. */
 #include "base/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -150,8 +151,7 @@ static size_t append(char line[LINE_BYTES], size_t used, const char *bytes, size
     return used + len;
 }
 
-/* A message has no control characters, so only two need an escape. What is not UTF-8 is shown as
- * '?', because JSON must be. */
+/* A message is UTF-8 without control characters, so only two need an escape. */
 static void message_write(enum log_level level, const char *message)
 {
     char line[LINE_BYTES];
@@ -163,10 +163,10 @@ static void message_write(enum log_level level, const char *message)
     used = append(line, used, "\"message\":\"", 11);
     for (size_t rest = strlen(message), n; rest; message += n, rest -= n) {
         n = utf8_valid_prefix(message, rest);
+        assert(n > 0);
         if (*message == '"' || *message == '\\')
             used = append(line, used, "\\", 1);
-        used = n ? append(line, used, message, n) : append(line, used, "?", 1);
-        n = n ? n : 1;
+        used = append(line, used, message, n);
     }
     line_send(line, append(line, used, "\"}", 2));
 }
@@ -241,6 +241,19 @@ void log_repeats(void)
 
 /* ---- logging ------------------------------------------------------------------------------ */
 
+/* Makes each byte of a control character '?', and each that is not UTF-8. */
+static void message_clean(char *message)
+{
+    for (size_t rest = strlen(message), n; rest; message += n, rest -= n) {
+        n = utf8_valid_prefix(message, rest);
+        const uint32_t code = n ? utf8_decode(message, n) : 0;
+        const bool is_control = code < ' ' || (code >= 0x7f && code < 0xa0);
+        n = n ? n : 1;
+        if (is_control)
+            memset(message, '?', n);
+    }
+}
+
 void log_write(enum log_level level, const char *format, ...)
 {
     if (!log_enabled(level))
@@ -251,9 +264,7 @@ void log_write(enum log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    for (char *c = message; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
+    message_clean(message);
     pthread_mutex_lock(&lock);
     const uint64_t now_ns = clock_now_ns();
     repeats_expire(now_ns);

@@ -365,6 +365,15 @@ void prefix_tree_lock(struct prefix_tree *t, node_id node)
     lock_path(t, node, NODE_NONE);
 }
 
+uint32_t prefix_tree_own_pages(const struct prefix_tree *t, node_id node)
+{
+    uint32_t n = 0;
+    assert(node != NODE_NONE && t->nodes[node].locks > 0);
+    for (; !node_is_root(t, node) && t->nodes[node].locks == 1; node = t->nodes[node].parent)
+        n += t->nodes[node].length;
+    return n;
+}
+
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
 {
     assert(node != NODE_NONE && node <= t->n_made && t->nodes[node].locks > 0);

@@ -161,6 +161,9 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
 void prefix_tree_lock(struct prefix_tree *t, node_id node);
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns);
 
+/* Pages of a locked node's path that nobody else locks: unlocking it makes them evictable. */
+uint32_t prefix_tree_own_pages(const struct prefix_tree *t, node_id node);
+
 /* Pins the path of a locked node until `until_ns`: its pages are evicted only when nothing
  * unpinned is left. Tenants have equal shares of max_pinned pages and of the number of pins, and
  * may use more while nobody else wants it. False if that is not enough, if it would pin more than

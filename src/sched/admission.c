@@ -342,6 +342,21 @@ static struct sequence *youngest_parked(const struct scheduler *s)
     return NULL;
 }
 
+/* What the engine computes at this moment must keep its pages. */
+static bool is_computed_now(const struct scheduler *s, const struct sequence *seq)
+{
+    return s->is_flying && seq->n_rows > 0;
+}
+
+/* Pages that can be taken once the sequence has stopped: not those of a prefix that others run
+ * with. */
+static uint32_t pages_given_up(const struct scheduler *s, const struct sequence *seq)
+{
+    const uint32_t n_private = seq->n_reserved - seq->n_inserted;
+    return seq->node == NODE_NONE ? n_private
+                                  : n_private + prefix_tree_own_pages(s->cache.tree, seq->node);
+}
+
 /* Marks the running sequences that yield to this one: those that are parked, which cannot use what
  * they hold, and the youngest of a tenant or client that runs more than its share. Whether it would
  * get its place and its pages then. */
@@ -353,11 +368,12 @@ static bool yielding_suffice(struct scheduler *s, const struct sequence *seq)
     const struct share *most = shares_find_excess(s->running, s->n_running, seq, &n_excess);
     for (uint32_t i = s->n_running; i-- > 0;) {
         struct sequence *other = s->running[i];
-        const bool is_excess = n_excess > 0 && (other->tenant == most || other->client == most);
+        const bool is_excess = n_excess > 0 && !is_computed_now(s, other) &&
+                               (other->tenant == most || other->client == most);
         other->yields = is_excess || sequence_is_parked(other);
         n_excess -= is_excess;
         n_left -= other->yields;
-        n_pages += other->yields ? other->n_reserved : 0;
+        n_pages += other->yields ? pages_given_up(s, other) : 0;
     }
     return n_left < s->n_running && n_pages >= seq->n_wanted && window_has_room(s, seq, true);
 }

@@ -244,8 +244,6 @@ static bool take_arrivals(struct scheduler *s)
         if (!scheduler_place(s, r->sequence))
             scheduler_finish(s, r->sequence, FINISH_ERROR);
     }
-    if (any)
-        shorten_queue(s);
     return any;
 }
 
@@ -327,6 +325,7 @@ static bool step_front(struct scheduler *s)
         worked = true;
         scheduler_publish(s); /* now rather than after the batch: their work has stopped */
     }
+    shorten_queue(s); /* those who have left need nobody to make room */
     worked |= scheduler_admit(s);
     scheduler_end_stateless(s);
     worked |= scheduler_encode(s);

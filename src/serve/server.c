@@ -343,15 +343,18 @@ static void thinking_log(const struct api *api)
 }
 
 /* The most that clients can take: their connections, bodies and unsent answers; requests that are
- * being read; answers in progress, and one that is being written; the prompts of requests that
- * wait. */
-static uint64_t requests_bound(const struct server_options *o)
+ * being read; answers in progress, and one that is being written; the prompts and grammars of
+ * requests that run or wait. For a moment those are twice as many as the queue has room for. */
+static uint64_t requests_bound(const struct api *api)
 {
+    const struct server_options *o = api->options;
     const struct http_options http = http_options_of(o);
-    const uint64_t n_requests = (uint64_t)o->max_seqs + o->max_waiting;
+    const uint32_t n_requests = 2 * (o->max_seqs + o->max_waiting);
+    const uint64_t request_bytes = o->context * (sizeof(int32_t) + sizeof(uint64_t)) +
+                                   grammar_matcher_bound(api->vocabulary);
     return http_memory_bound(&http) + (uint64_t)WORKERS(o->n_workers) * REQUEST_ARENA_BYTES +
-           2 * (uint64_t)o->max_unsent_bytes +
-           n_requests * o->context * (sizeof(int32_t) + sizeof(uint64_t));
+           2 * (uint64_t)o->max_unsent_bytes + n_requests * request_bytes +
+           grammar_store_bound(GRAMMAR_BYTES, n_requests) - GRAMMAR_BYTES;
 }
 
 /* Logs the memory in use once the cache is full and every token has been used, and how much more
@@ -373,7 +376,7 @@ static void memory_log(const struct api *api)
              (double)info->weight_bytes / mib, (double)info->table_bytes / mib,
              (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,
              window, (double)other / mib, (double)(grammars + GRAMMAR_BYTES) / mib,
-             (double)requests_bound(o) / mib, o->context);
+             (double)requests_bound(api) / mib, o->context);
 }
 
 int server_run(const struct server_options *options, struct error *err)

@@ -276,6 +276,8 @@ static void client_send(struct sched_world *w, struct client *c)
                           .ignore_end = pick(w, 2),
                           .no_cache = pick(w, 8) == 0,
                           .keeps_prompt = pick(w, 3) == 0,
+                          .tenant = pick(w, 3),
+                          .client = pick(w, 2),
                           .pin_ns = pick(w, 12) ? 0 : 1000000};
     if (pick(w, 6) == 0) {
         r->n_public = pick(w, n + 1);

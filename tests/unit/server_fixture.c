@@ -376,6 +376,12 @@ int server_chat(const struct test_server *s, const char *messages, const char *m
     return server_post(s, "/v1/chat/completions", chat_body(messages, more));
 }
 
+int server_begin(const struct test_server *s, const char *path, const char *fields,
+                 const char *body)
+{
+    return request_send(s, "POST", path, fields, body);
+}
+
 int server_begin_chat(const struct test_server *s, const char *messages, const char *more)
 {
     return request_send(s, "POST", "/v1/chat/completions", "", chat_body(messages, more));

@@ -74,7 +74,10 @@ const char *events_joined(const char *path);
 
 int server_connect(const struct test_server *s);
 void server_send(int fd, const char *bytes);
-/* POST of a chat without waiting for the answer; the connection is returned. */
+/* POST without waiting for the answer; the connection is returned. */
+int server_begin(const struct test_server *s, const char *path, const char *fields,
+                 const char *body);
+/* The same for a chat. */
 int server_begin_chat(const struct test_server *s, const char *messages, const char *more);
 /* Reads until the text has arrived (true), or the connection has ended (false); fails after 20 s.
  * `out` has everything read. */

@@ -522,6 +522,41 @@ TEST(grammar, matchers_do_not_disturb_each_other)
     end(&f);
 }
 
+/* 128 choices with one grammar have its measures once. */
+TEST(grammar, matchers_share_the_measures_of_a_large_one)
+{
+    enum { N_LETTERS = 20000 };
+    static char letters[N_LETTERS];
+    struct fixture f;
+    struct grammar_matcher *sharing;
+    struct error err = {0};
+    begin(&f);
+    memset(letters, 'a', sizeof letters);
+    compile(&f, SEQUENCE(text(&f, "["), grammar_literal(f.b, letters, N_LETTERS)));
+    const size_t bytes = grammar_bytes(f.g);
+    grammar_measure_for(f.g, f.v);
+    CHECK(grammar_bytes(f.g) >= bytes + N_LETTERS * sizeof(struct wind_up));
+    const uint64_t before = memory_taken();
+    CHECK_INT(grammar_matcher_open(&sharing, f.g, f.v, &err), 0);
+    const uint64_t shared = memory_taken() - before;
+    grammar_matcher_close(f.m);
+    f.m = sharing;
+    CHECK(feed(&f, "["));
+    CHECK_INT(n_allowed(&f, N_LETTERS), 2); /* "a" and "aaaa" */
+    CHECK_INT(n_allowed(&f, N_LETTERS / 4 + 1), 1);
+    CHECK(allows(&f, word("aaaa")));
+    const struct grammar_vocabulary *v = f.g->measured_for;
+    f.g->measured_for = NULL; /* one that does not share takes as much more */
+    const uint64_t begin_own = memory_taken();
+    CHECK_INT(grammar_matcher_open(&sharing, f.g, f.v, &err), 0);
+    CHECK(memory_taken() - begin_own >= shared + N_LETTERS * sizeof(struct wind_up));
+    for (uint32_t i = 0; i < f.g->n_states; i++)
+        CHECK(memcmp(&sharing->wind[i], &f.g->wind[i], sizeof *f.g->wind) == 0);
+    f.g->measured_for = v;
+    grammar_matcher_close(sharing);
+    end(&f);
+}
+
 /* ---- masks that other answers have made ---- */
 
 /* "ab.ba", ...: words of any length with dots between them, which come in a thousand tokens. */

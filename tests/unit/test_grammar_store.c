@@ -60,19 +60,75 @@ TEST(grammar_store, builds_once)
 
 TEST(grammar_store, keeps_what_is_held_and_drops_the_oldest)
 {
-    struct grammar_store *s = grammar_store_open(1); /* room for none */
+    enum { ENTRY = 200 }; /* at most, besides the grammar */
+    struct grammar_store *s = grammar_store_open(SIZE_MAX);
+    const struct grammar *a = take(s, "a"), *b, *c;
+    const size_t bytes = grammar_bytes(a);
+    CHECK(bytes > 2 * ENTRY);
+    grammar_store_leave(s, a);
+    grammar_store_close(s);
+    s = grammar_store_open(2 * (bytes + ENTRY)); /* room for two */
     n_built = 0;
-    const struct grammar *a = take(s, "a"), *b = take(s, "b");
+    a = take(s, "a");
+    b = take(s, "b");
     CHECK(take(s, "a") == a && take(s, "b") == b);
     CHECK_INT(n_built, 2);
     grammar_store_leave(s, a);
-    grammar_store_leave(s, a); /* now nobody holds it: it goes */
-    a = take(s, "a");
+    grammar_store_leave(s, a); /* now nobody holds it: it goes when another comes */
+    c = take(s, "c");
     CHECK_INT(n_built, 3);
-    CHECK_INT(take(s, "b") == b, true);
+    grammar_store_leave(s, c);
+    a = take(s, "a");
+    CHECK_INT(n_built, 4);
+    CHECK(take(s, "b") == b);
+    CHECK_INT(n_built, 4);
     grammar_store_leave(s, a);
     for (int i = 0; i < 3; i++)
         grammar_store_leave(s, b);
+    grammar_store_close(s);
+}
+
+static const struct grammar *take_for(struct grammar_store *s, uint64_t client, const char *key)
+{
+    struct literal literal = {{.build = build_literal, .client = client}, key};
+    struct error err;
+    const struct grammar *g = grammar_store_take(s, key, strlen(key), &literal.source, &err);
+    CHECK(g || err.code == ERROR_MEMORY);
+    return g;
+}
+
+/* Whoever holds many leaves others their part, and the store its bound. */
+TEST(grammar_store, clients_share_what_can_be_held)
+{
+    enum { ROOM = 20000, CLIENTS = 8 };
+    struct grammar_store *s = grammar_store_open(ROOM);
+    const struct grammar *held[500];
+    size_t n = 0, n_bytes = 0;
+    for (uint64_t client = 1; client <= CLIENTS; client++) {
+        size_t n_own = 0;
+        const struct grammar *g;
+        do {
+            char key[20];
+            snprintf(key, sizeof key, "%d %d", (int)client, (int)n);
+            CHECK(n < 500);
+            if ((g = take_for(s, client, key))) {
+                n_own += grammar_bytes(g);
+                held[n++] = g;
+            }
+        } while (g);
+        n_bytes += n_own;
+        CHECK(n_own > 0);
+        CHECK(n_own <= ROOM / client);
+    }
+    CHECK(n_bytes > ROOM);
+    CHECK(n_bytes <= grammar_store_bound(ROOM, CLIENTS));
+    CHECK(take_for(s, 1, "1 0") == held[0]); /* what is there may be shared */
+    grammar_store_leave(s, held[0]);
+    while (n > 0)
+        grammar_store_leave(s, held[--n]);
+    held[0] = take_for(s, 1, "again");
+    CHECK(held[0] != NULL);
+    grammar_store_leave(s, held[0]);
     grammar_store_close(s);
 }
 

@@ -144,14 +144,15 @@ TEST(log, a_long_line_is_cut_and_still_a_line)
 static void say_hostile(void)
 {
     log_set_level(LOG_INFO);
-    log_info("GET /\r\n00:00:00.000 error \x1b[31mforged\x7f caf\xc3\xa9");
+    log_info("GET /\r\n00:00:00.000 error \x1b[31mforged\x7f caf\xc3\xa9 \xc2\x9b"
+             "2J \x9b");
 }
 
 TEST(log, a_message_cannot_forge_a_line)
 {
     char *text = capture(say_hostile);
     CHECK_INT(count_lines(text), 1);
-    check_line(text, "info", "GET /??00:00:00.000 error ?[31mforged? caf\xc3\xa9");
+    check_line(text, "info", "GET /??00:00:00.000 error ?[31mforged? caf\xc3\xa9 ??2J ?");
     free(text);
 }
 

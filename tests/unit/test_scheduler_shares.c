@@ -1,8 +1,9 @@
 /* Shares: tenants, and the clients of a tenant, get as much of the queue, the batch and the steps
  * as each other, however many requests each sends. */
-#include "scheduler_fixture.h"
+#include <string.h>
 
 #include "base/hash.h"
+#include "scheduler_spy.h"
 #include "sched/state.h"
 #include "test.h"
 
@@ -119,6 +120,42 @@ TEST(scheduler_shares, so_does_a_client_of_the_same_tenant)
     world_close(&w);
 }
 
+struct late_request {
+    struct world *world;
+    struct client *client; /* NULL: it has been submitted */
+};
+
+static void submit_late(void *context)
+{
+    struct late_request *late = context;
+    if (late->client)
+        CHECK_INT(submit(late->world, late->client), SUBMIT_OK);
+    late->client = NULL;
+}
+
+/* What an engine computes keeps its pages until it is done, whoever comes meanwhile. */
+TEST(scheduler_shares, a_batch_that_is_being_computed_loses_nobody)
+{
+    struct world w;
+    world_open(&w, 4, 100);
+    fixture_close(&w.fixture);
+    w.options.mock.is_async = true;
+    fixture_open(&w.fixture, &w.options);
+    spy_on(&w.fixture);
+    ask_many(&w, 8, 1, 1, 100);
+    step(&w, 5);
+    struct late_request late = {&w, ask(&w, 2, 1, 10, 30)};
+    spy.at_submit = submit_late;
+    spy.context = &late;
+    step(&w, 1);
+    CHECK(late.client == NULL);
+    CHECK_INT(n_running(&w, 1, 1), 4);
+    step(&w, 1);
+    CHECK_INT(n_running(&w, 1, 1), 3);
+    CHECK_INT(n_running(&w, 2, 1), 1);
+    world_close(&w);
+}
+
 TEST(scheduler_shares, a_client_alone_has_everything)
 {
     struct world w;
@@ -151,6 +188,48 @@ TEST(scheduler_shares, a_full_queue_has_room_for_whoever_holds_little_of_it)
     CHECK_INT(n_running(&w, 2, 1), 1);
     fixture_run(&w.fixture, w.clients, w.n);
     CHECK_INT(other->finish, FINISH_LENGTH);
+    world_close(&w);
+}
+
+/* Sequences with a common prompt give back little of it as long as one of them runs. */
+TEST(scheduler_shares, nobody_yields_if_that_does_not_help)
+{
+    enum { N_SAME = 400, N_SEQS = 4 };
+    struct world w;
+    world_open(&w, 8, 100);
+    fixture_close(&w.fixture);
+    w.options.n_pages = 700;
+    fixture_open(&w.fixture, &w.options);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        struct client *c = ask(&w, 1, 1, N_SAME, 40);
+        memcpy(c->prompt, w.clients[0]->prompt, (N_SAME - 1) * sizeof *c->prompt);
+        CHECK_INT(submit(&w, c), SUBMIT_OK);
+    }
+    for (uint32_t i = 0; i < 50 && n_running(&w, 1, 1) < N_SEQS; i++)
+        step(&w, 1);
+    CHECK_INT(n_running(&w, 1, 1), N_SEQS);
+    struct client *large = ask(&w, 2, 1, 500, 5);
+    CHECK_INT(submit(&w, large), SUBMIT_OK);
+    step(&w, 5);
+    CHECK_INT(n_running(&w, 1, 1), N_SEQS);
+    CHECK_INT(fixture_stats(&w.fixture).preempted, 0);
+    fixture_run(&w.fixture, w.clients, w.n);
+    CHECK_INT(large->finish, FINISH_LENGTH);
+    world_close(&w);
+}
+
+TEST(scheduler_shares, nobody_makes_room_for_those_who_have_left)
+{
+    struct world w;
+    world_open(&w, 2, 6);
+    ask_many(&w, 8, 1, 1, 30);
+    step(&w, 2);
+    ask_many(&w, 3, 2, 1, 30);
+    for (uint32_t i = 8; i < w.n; i++)
+        scheduler_cancel(w.fixture.scheduler, &w.clients[i]->request);
+    fixture_run(&w.fixture, w.clients, w.n);
+    for (uint32_t i = 0; i < w.n; i++)
+        CHECK_INT(w.clients[i]->finish, i < 8 ? FINISH_LENGTH : FINISH_CANCELED);
     world_close(&w);
 }
 

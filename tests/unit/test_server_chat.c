@@ -435,6 +435,32 @@ TEST(server_chat, a_full_queue_says_so)
     server_stop(&s);
 }
 
+/* Whoever holds most of the queue makes room for others, and gets the same error. */
+TEST(server_chat, who_makes_room_in_the_queue_is_told_so)
+{
+    static const char path[] = "/v1/chat/completions", one[] = "Authorization: Bearer k1\r\n",
+                      other[] = "Authorization: Bearer k2\r\n";
+    static struct strbuf got;
+    struct test_server s;
+    int fds[4];
+    SERVER_START(&s, "--max-seqs", "2", "--max-waiting", "2", "--mock-batch-cost-us", "3000",
+                 "--api-key", "a:k1", "--api-key", "b:k2");
+    for (int i = 0; i < 3; i++) {
+        fds[i] = server_begin(&s, path, one,
+                              "{'stream':true,'ignore_eos':true,'messages':[" HI "]}");
+        CHECK(server_read_until(fds[i], "\"role\":\"assistant\"", &got));
+    }
+    fds[3] = server_begin(&s, path, one, "{'messages':[" HI "]}");
+    usleep(100000); /* it is most likely in the queue then; if not, it finds no room there */
+    CHECK_INT(server_ask(&s, "POST", path, other, "{'max_tokens':1,'messages':[" HI "]}"), 200);
+    CHECK_INT(server_read_reply(fds[3], true), 429);
+    CHECK_AT("error.code", "'queue_full'");
+    CHECK_STR(reply_field("retry-after"), "2");
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    server_stop(&s);
+}
+
 TEST(server_chat, who_hangs_up_stops_the_work)
 {
     struct test_server s;

@@ -1,8 +1,10 @@
 /* Constrained answers: a form, a grammar, functions to call, an end of thinking. The mock would
  * never write any of these by itself. */
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "server_fixture.h"
 #include "test.h"
 
@@ -226,5 +228,41 @@ TEST(server_held, to_an_end_of_thinking)
     ask(&s, "'max_tokens':100,'thinking_budget':10,'guided_choice':['four']");
     CHECK_AT("choices.0.message.content", "'four'");
     CHECK(strlen(reply_at("choices.0.message.reasoning_content")) > 4);
+    server_stop(&s);
+}
+
+/* How long a tenant's request takes, whose grammar is slow to compile. */
+static double slow_grammar_s(const struct test_server *s, const char *fields, const char *body)
+{
+    const uint64_t begin_ns = clock_now_ns();
+    CHECK_INT(server_ask(s, "POST", "/v1/completions", fields, body), 200);
+    return (double)(clock_now_ns() - begin_ns) * 1e-9;
+}
+
+TEST(server_held, to_a_grammar_that_other_tenants_do_not_notice)
+{
+    enum { N_LETTERS = 30000, N_RULES = 8 };
+    static const char one[] = "Authorization: Bearer k1\r\n",
+                      other[] = "Authorization: Bearer k2\r\n";
+    struct test_server s;
+    struct strbuf body = STRBUF_INIT;
+    SERVER_START(&s, "--api-key", "a:k1", "--api-key", "b:k2");
+    strbuf_adds(&body, "{'prompt':'x','max_tokens':1,'grammar':'root ::=");
+    for (int i = 0; i < N_RULES; i++)
+        strbuf_addf(&body, " r%d", i);
+    for (int i = 0; i < N_RULES; i++) {
+        strbuf_addf(&body, "\\nr%d ::= \\\"", i);
+        for (int k = 0; k < N_LETTERS; k++)
+            strbuf_adds(&body, "x");
+        strbuf_adds(&body, "\\\"");
+    }
+    strbuf_adds(&body, "'}");
+    slow_grammar_s(&s, one, strbuf_str(&body));
+    double again_s = 1e9;
+    for (int i = 0; i < 3; i++)
+        again_s = fmin(again_s, slow_grammar_s(&s, one, strbuf_str(&body)));
+    /* About 200 times as long. */
+    CHECK(slow_grammar_s(&s, other, strbuf_str(&body)) > 10 * again_s);
+    strbuf_free(&body);
     server_stop(&s);
 }

@@ -170,9 +170,8 @@ TEST(server_stop, the_log_says_what_memory_it_will_have)
     struct test_server s;
     SERVER_START(&s, "--cache-size", "262144t", "-c", "500", "--max-connections", "32",
                  "--max-body-mib", "1", "--max-unsent-mib", "5");
-    CHECK_HAS(server_log(&s),
-              "memory: packed weights 0.0 MiB, embeddings 0.0 MiB, cache (KV) "
-              "up to 2.0 MiB (262144 tokens of 8 bytes), other ");
+    CHECK_HAS(server_log(&s), "memory: packed weights 0.0 MiB, embeddings 0.0 MiB, cache (KV) "
+                              "up to 2.0 MiB (262144 tokens of 8 bytes), other ");
     /* Four workers of 256 MiB, 8 bodies, 3 times 5, connections. */
     CHECK_HAS(server_log(&s), " MiB, requests at most 1051.");
     CHECK_HAS(server_log(&s), " MiB; context 500\n");

@@ -192,6 +192,27 @@ TEST(workers, threads_take_turns_between_clients_and_put_small_jobs_first)
     workers_close(w);
 }
 
+/* A tenant with many clients has no more turns than one with few. */
+TEST(workers, threads_take_turns_between_tenants_first)
+{
+    static struct long_job jobs[12];
+    struct workers *w;
+    long_jobs_open(&w, jobs, 12);
+    jobs[0].n_steps = 15; /* meanwhile the others arrive */
+    for (int i = 0; i < 12; i++) {
+        jobs[i].job.tenant = i < 10 ? 1 : 2;
+        jobs[i].job.client = (uint64_t)i;
+        if (i)
+            jobs[i].n_steps = 1;
+    }
+    for (int i = 0; i < 12; i++)
+        CHECK(workers_submit(w, &jobs[i].job));
+    for (int i = 0; i < 12; i++)
+        finish(w);
+    CHECK(jobs[10].end_rank <= 2 && jobs[11].end_rank <= 2);
+    workers_close(w);
+}
+
 TEST(workers, threads_stop_an_unwanted_job)
 {
     static struct long_job job;

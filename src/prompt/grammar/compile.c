@@ -428,6 +428,7 @@ void grammar_free(struct grammar *g)
     free(g->calls);
     free(g->named);
     free(g->by_distance);
+    free(g->wind);
     free(g);
 }
 

@@ -97,6 +97,11 @@ size_t grammar_vocabulary_reserved(const struct grammar_vocabulary *v);
 const uint64_t *grammar_vocabulary_ends(const struct grammar_vocabulary *v); /* end tokens */
 uint32_t grammar_vocabulary_words(const struct grammar_vocabulary *v); /* 64-bit words in a mask */
 
+/* Measures the grammar's shortest ways in the tokens of a vocabulary, before others see the
+ * grammar. Matchers with this vocabulary then share the result, which may be larger than the rest
+ * of them; otherwise each has its own. Once at most. */
+void grammar_measure_for(struct grammar *g, struct grammar_vocabulary *v);
+
 /* One answer's position in a grammar. Created on any thread; later it allocates nothing except the
  * text of lists whose items must differ. */
 struct grammar_matcher;
@@ -104,6 +109,8 @@ struct grammar_matcher;
 int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
                          struct grammar_vocabulary *v, struct error *err);
 void grammar_matcher_close(struct grammar_matcher *m);
+/* The most bytes of a matcher that shares its grammar's measures, without the text of lists. */
+size_t grammar_matcher_bound(const struct grammar_vocabulary *v);
 void grammar_matcher_reset(struct grammar_matcher *m); /* to the start */
 
 /* The tokens that may come next, including end tokens where the text may end; valid until the next

@@ -166,6 +166,8 @@ struct grammar {
     struct grammar_named *named;
     uint32_t n_named;
     uint32_t *by_distance; /* all states, nearest to their rule's end first */
+    struct wind_up *wind;  /* [n_states] for the tokens of `measured_for`; NULL: not measured */
+    const struct grammar_vocabulary *measured_for;
     uint32_t max_height;
     int32_t max_token; /* the largest named id, or -1 */
     bool has_distinct; /* some rule is part of a list of distinct items */
@@ -540,8 +542,9 @@ struct making {
 struct grammar_matcher {
     const struct grammar *g;
     struct grammar_vocabulary *v;
-    struct wind_up *wind; /* [n_states] */
-    struct item *items;   /* its places */
+    const struct wind_up *wind; /* [n_states] the grammar's if that is measured, or */
+    struct wind_up *own_wind;   /* the matcher's own */
+    struct item *items;         /* its places */
     uint32_t n_items;
     struct item *next, *ahead;
     struct closure *closure;
@@ -641,7 +644,7 @@ bool making_is_late(const struct grammar_matcher *m);
 
 uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t count);
 uint32_t wind_slack(const struct grammar_matcher *m, uint32_t state, uint32_t count);
-void matcher_measure(struct grammar_matcher *m);
+void matcher_measure(struct grammar_matcher *m); /* fills in `own_wind` */
 /* The frame, or UINT32_MAX if none is left below `limit`. `slack` tokens are added to the cost
  * below it; it depends only on the other arguments. */
 uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, uint32_t below,

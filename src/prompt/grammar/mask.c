@@ -208,7 +208,7 @@ void matcher_measure(struct grammar_matcher *m)
         default: break;
         }
         w.cost = cost < WIND_NEVER ? (uint32_t)cost : WIND_NEVER;
-        m->wind[state] = w;
+        m->own_wind[state] = w;
     }
 }
 

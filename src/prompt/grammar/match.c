@@ -445,6 +445,17 @@ bool grammar_matcher_must_end(const struct grammar_matcher *m)
 
 /* ---- life ---- */
 
+void grammar_measure_for(struct grammar *g, struct grammar_vocabulary *v)
+{
+    struct wind_up *wind = malloc(g->n_states * sizeof *wind);
+    if (wind == NULL)
+        return;
+    matcher_measure(&(struct grammar_matcher){.g = g, .v = v, .wind = wind, .own_wind = wind});
+    g->wind = wind;
+    g->measured_for = v;
+    g->size_bytes += g->n_states * sizeof *g->wind;
+}
+
 int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
                          struct grammar_vocabulary *v, struct error *err)
 {
@@ -458,7 +469,9 @@ int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
         return error_set(err, ERROR_MEMORY, "no memory for a grammar's matcher");
     m->g = g;
     m->v = v;
-    m->wind = malloc(g->n_states * sizeof *m->wind);
+    const bool is_measured = g->measured_for == v;
+    m->own_wind = is_measured ? NULL : malloc(g->n_states * sizeof *m->own_wind);
+    m->wind = is_measured ? g->wind : m->own_wind;
     m->items = malloc(ITEMS_MAX * sizeof *m->items);
     m->next = malloc(ITEMS_MAX * sizeof *m->next);
     m->ahead = malloc(ITEMS_MAX * sizeof *m->ahead);
@@ -479,7 +492,8 @@ int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
         m->cache[i].mask = m->masks + (size_t)i * v->n_words;
     m->frames[0] = (struct frame){.may_end = true};
     m->n_frames = 1;
-    matcher_measure(m);
+    if (!is_measured)
+        matcher_measure(m);
     if (g->has_distinct && distinct_open(m, err)) {
         grammar_matcher_close(m);
         return -1;
@@ -489,11 +503,20 @@ int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
     return 0;
 }
 
+size_t grammar_matcher_bound(const struct grammar_vocabulary *v)
+{
+    const struct grammar_matcher *m = NULL;
+    return sizeof *m + ITEMS_MAX * (sizeof *m->items + sizeof *m->next + sizeof *m->ahead) +
+           sizeof *m->closure + FRAMES_MAX * (sizeof *m->frames + sizeof *m->frame_moved) +
+           FRAME_INDEX * sizeof *m->frame_index + GRAMMAR_RULES_MAX * sizeof *m->automata +
+           (size_t)(CACHE_MASKS + 1) * v->n_words * sizeof *m->masks;
+}
+
 void grammar_matcher_close(struct grammar_matcher *m)
 {
     if (m == NULL)
         return;
-    free(m->wind);
+    free(m->own_wind);
     free(m->items);
     free(m->next);
     free(m->ahead);

@@ -20,6 +20,7 @@ struct entry {
     int wrong_part;
     size_t bytes;
     unsigned n_holders;
+    uint64_t client; /* who had it made */
     size_t key_len;
     char key[];
 };
@@ -106,6 +107,38 @@ static void store_trim(struct grammar_store *s)
     }
 }
 
+/* With the lock held: whether it is the first of its client that is in use. */
+static bool is_clients_first(const struct grammar_store *s, const struct entry *of)
+{
+    for (const struct entry *e = s->first; e != of; e = e->next)
+        if (e->n_holders && e->client == of->client)
+            return false;
+    return true;
+}
+
+/* With the lock held: whether one more grammar of the client may be in use. */
+static bool has_room(const struct grammar_store *s, const struct entry *made)
+{
+    size_t n_held = made->bytes, n_own = made->bytes, n_clients = 1;
+    for (const struct entry *e = s->first; e; e = e->next) {
+        if (!e->n_holders)
+            continue;
+        n_held += e->bytes;
+        n_own += e->client == made->client ? e->bytes : 0;
+        n_clients += e->client != made->client && is_clients_first(s, e);
+    }
+    return n_held <= s->max_bytes || n_own <= s->max_bytes / n_clients;
+}
+
+/* Each client that comes has a smaller part than the one before. */
+size_t grammar_store_bound(size_t max_bytes, uint32_t n)
+{
+    size_t all = max_bytes;
+    for (uint32_t i = 2; i <= n; i++)
+        all += max_bytes / i;
+    return all;
+}
+
 /* Only the limits on compiling are worth remembering: other errors are found quickly. */
 static bool is_costly(const struct error *err)
 {
@@ -124,6 +157,8 @@ static struct entry *entry_make(const char *key, size_t key_len, struct grammar_
         grammar_expr root = source->build(source, b, err);
         if (root != GRAMMAR_NONE)
             e->grammar = grammar_compile(b, root, err);
+        if (e->grammar && source->vocabulary)
+            grammar_measure_for(e->grammar, source->vocabulary);
         if (!e->grammar && is_costly(err) && (e->failure = malloc(sizeof *err))) {
             *e->failure = *err;
             e->wrong_part = source->wrong_part;
@@ -138,6 +173,7 @@ static struct entry *entry_make(const char *key, size_t key_len, struct grammar_
     memcpy(e->key, key, key_len);
     e->bytes = sizeof *e + key_len + (e->grammar ? grammar_bytes(e->grammar) : sizeof *e->failure);
     e->n_holders = 1;
+    e->client = source->client;
     return e;
 }
 
@@ -169,6 +205,12 @@ const struct grammar *grammar_store_take(struct grammar_store *s, const char *ke
         return NULL;
     pthread_mutex_lock(&s->lock);
     found = entry_hold(s, key, key_len);
+    if (!found && !has_room(s, made)) {
+        pthread_mutex_unlock(&s->lock);
+        entry_free(made);
+        error_set(err, ERROR_MEMORY, "the client's other grammars take all its room");
+        return NULL;
+    }
     if (!found) {
         s->used_bytes += made->bytes;
         s->n_entries++;

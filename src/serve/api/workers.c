@@ -12,12 +12,14 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/minmax.h"
 #include "base/task.h"
 
 enum {
     SHORT_BYTES = 128 << 10, /* more than this is not read in the short lane */
     NS_PER_BYTE = 1000,      /* a job of that size lets smaller ones pass for this long */
-    CLIENT_SLOTS = 64,
+    TENANT_SLOTS = 64,
+    CLIENT_SLOTS = 256,
 };
 
 /* `nice` is relative to the process. A long job on a busy machine then takes a quarter of a core
@@ -35,12 +37,16 @@ struct job_list {
     struct job *first, **end;
 };
 
-/* Clients that share a slot share its turns. A slot's time moves on with what its jobs use, and is
- * never behind the lane's, so that a client cannot save up turns. */
+/* Turns go round among tenants, and those of a tenant among its clients. Those that share a slot
+ * share its turns. A slot's time moves on with what its jobs use, and is never behind the clock of
+ * the level above, so that nobody can save up turns. */
 struct lane {
     struct job_list waiting;
     pthread_cond_t work;
     uint64_t now_ns;
+    struct tenant_slot {
+        uint64_t used_ns, now_ns;
+    } tenants[TENANT_SLOTS];
     uint64_t used_ns[CLIENT_SLOTS];
 };
 
@@ -78,34 +84,61 @@ static struct job *list_take(struct job_list *list, struct job **link)
     return job;
 }
 
-static uint64_t *slot_of(struct lane *lane, const struct job *job)
+static struct tenant_slot *tenant_of(struct lane *lane, const struct job *job)
 {
-    return &lane->used_ns[hash_mix(job->client) % CLIENT_SLOTS];
+    return &lane->tenants[job->tenant % TENANT_SLOTS];
 }
 
-/* When it is the turn of a job's client. */
-static uint64_t turn_of(struct lane *lane, const struct job *job)
+static uint64_t *client_of(struct lane *lane, const struct job *job)
 {
-    const uint64_t used = *slot_of(lane, job);
-    return used > lane->now_ns ? used : lane->now_ns;
+    return &lane->used_ns[hash_pair(job->tenant, job->client) % CLIENT_SLOTS];
 }
 
-/* The job whose client has had least, and of its jobs the one that is due first; NULL: none. */
+/* When it is the turn of a job's tenant, and of its client within the tenant. */
+static uint64_t tenant_turn(struct lane *lane, const struct job *job)
+{
+    return max_u64(tenant_of(lane, job)->used_ns, lane->now_ns);
+}
+
+static uint64_t client_turn(struct lane *lane, const struct job *job)
+{
+    return max_u64(*client_of(lane, job), tenant_of(lane, job)->now_ns);
+}
+
+/* The job of whoever has had least comes first, and of their jobs the one that is due first. */
+static bool is_before(struct lane *lane, const struct job *a, const struct job *b)
+{
+    uint64_t x = tenant_turn(lane, a), y = tenant_turn(lane, b);
+    if (x == y && tenant_of(lane, a) == tenant_of(lane, b)) {
+        x = client_turn(lane, a);
+        y = client_turn(lane, b);
+    }
+    return x != y ? x < y : a->due_ns < b->due_ns;
+}
+
+/* NULL: there is none. */
 static struct job *lane_take(struct lane *lane)
 {
     struct job **best = NULL;
-    uint64_t best_turn = 0;
-    for (struct job **at = &lane->waiting.first; *at; at = &(*at)->next) {
-        const uint64_t turn = turn_of(lane, *at);
-        if (best && (turn > best_turn || (turn == best_turn && (*at)->due_ns >= (*best)->due_ns)))
-            continue;
-        best = at;
-        best_turn = turn;
-    }
+    for (struct job **at = &lane->waiting.first; *at; at = &(*at)->next)
+        if (!best || is_before(lane, *at, *best))
+            best = at;
     if (!best)
         return NULL;
-    lane->now_ns = best_turn;
+    const struct job *job = *best;
+    lane->now_ns = tenant_turn(lane, job);
+    tenant_of(lane, job)->now_ns = client_turn(lane, job);
     return list_take(&lane->waiting, best);
+}
+
+/* A job used that much, which begins to count when it was taken. */
+static void lane_charge(struct lane *lane, const struct job *job, uint64_t tenant_ns,
+                        uint64_t client_ns, uint64_t used_ns)
+{
+    struct tenant_slot *tenant = tenant_of(lane, job);
+    uint64_t *client = client_of(lane, job);
+    tenant->used_ns = max_u64(tenant->used_ns, tenant_ns) + used_ns;
+    *client = max_u64(*client, client_ns) + used_ns;
 }
 
 static void lane_put(struct workers *w, struct job *job)
@@ -140,12 +173,12 @@ static void *worker_main(void *arg)
             pthread_cond_wait(&lane->work, &w->mutex);
             continue;
         }
-        uint64_t used_ns, turn = lane->now_ns;
+        uint64_t used_ns;
+        const uint64_t tenant_ns = lane->now_ns, client_ns = tenant_of(lane, job)->now_ns;
         pthread_mutex_unlock(&w->mutex);
         bool is_finished = job_run(w, job, &used_ns);
         pthread_mutex_lock(&w->mutex);
-        uint64_t *used = slot_of(lane, job);
-        *used = (*used > turn ? *used : turn) + used_ns;
+        lane_charge(lane, job, tenant_ns, client_ns, used_ns);
         if (!is_finished) {
             job->lane++;
             lane_put(w, job);

@@ -20,9 +20,10 @@
  *                └─ more ─► [long]  250 ms ──┼─ wake ─► finished ─► event loop
  *   large ───────────────────►  └─ more ─► [last] ─┘
  *
- * So a short job waits only for short jobs. Each lane takes turns between clients by the time that
- * they have used; among the jobs of a client, those that arrived early and are small come first.
- * Later lanes have a lower priority, so that they do not slow down the model either. */
+ * So a short job waits only for short jobs. Each lane takes turns between tenants, and between the
+ * clients of a tenant, by the time that they have used; among the jobs of a client, those that
+ * arrived early and are small come first. Later lanes have a lower priority, so that they do not
+ * slow down the model either. */
 struct workers;
 
 enum worker_lane { LANE_SHORT, LANE_LONG, LANE_LAST, N_LANES };
@@ -31,7 +32,8 @@ struct job {
     /* Runs as the thread's work (base/task.h). If that is late, the job is as new when it returns:
      * it will run again, with more time. */
     void (*run)(struct job *job);
-    uint64_t client;             /* who asks (struct requester) */
+    uint32_t tenant; /* who asks (struct requester) */
+    uint64_t client;
     size_t n_bytes;              /* what there is to read */
     const atomic_bool *unwanted; /* stops the job when it is set; NULL: nothing does */
 

@@ -184,6 +184,7 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
     c->input.body = http_take_body(x);
     c->input.body_bytes = c->input.body.len;
     c->job.run = completion_prepare;
+    c->job.tenant = who->tenant;
     c->job.client = who->client;
     c->job.n_bytes = c->input.body.len;
     c->job.unwanted = &c->unwanted;
@@ -265,17 +266,21 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->pin_ns = (uint64_t)((double)p->pin_s * 1e3 + 0.5) * 1000000; /* in whole milliseconds */
 }
 
+static void queue_full_error(const struct completion *c, struct api_error *e)
+{
+    api_error_set(e, 429, NULL, "the queue is full (--max-waiting %u); try again soon",
+                  c->api->options->max_waiting);
+    e->code = "queue_full";
+}
+
 /* The error for a choice that the scheduler rejected. It is never too long: the worker has already
  * checked the prompt against the same limit. */
 static void submit_error(const struct completion *c, const struct request *r, struct api_error *e)
 {
-    if (r->error.code == ERROR_MEMORY) {
+    if (r->error.code == ERROR_MEMORY)
         api_error_set(e, 503, NULL, "%s; try again soon", r->error.message);
-    } else {
-        api_error_set(e, 429, NULL, "the queue is full (--max-waiting %u); try again soon",
-                      c->api->options->max_waiting);
-        e->code = "queue_full";
-    }
+    else
+        queue_full_error(c, e);
 }
 
 /* Submits every choice to the scheduler; false with `e` set if one is rejected. */
@@ -585,6 +590,8 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
             const struct error *error = &o->request.error;
             if (error->code == ERROR_INPUT)
                 api_error_set(e, 400, "logit_bias", "%s", error->message);
+            else if (error->code == ERROR_LIMIT) /* it made room for others */
+                queue_full_error(c, e);
             else
                 api_error_set(e, 500, NULL, "generating the answer failed: %s", error->message);
             return true;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/task.h"
 #include "prompt/answer/tool_grammar.h"
@@ -131,11 +132,13 @@ static grammar_expr grammar_build(struct grammar_source *source, struct grammar_
     return either[1] == GRAMMAR_NONE ? GRAMMAR_NONE : grammar_choice(b, either, 2);
 }
 
-/* Everything that the grammar depends on. */
+/* Everything that the grammar depends on; and the tenant, because the time that a grammar takes
+ * would tell one whether another has sent it. */
 static void key_write(const struct completion *c, struct strbuf *key)
 {
     const struct constraint *constraint = &c->input.params.constraint;
-    strbuf_addf(key, "%d %d %d ", c->kind, constraint->kind, c->input.params.continues);
+    strbuf_addf(key, "%u %d %d %d ", c->requester.tenant, c->kind, constraint->kind,
+                c->input.params.continues);
     if (constraint->kind)
         json_write(key, constraint->value);
     if (!callable_tools(c))
@@ -172,7 +175,10 @@ int completion_constrain(struct completion *c)
     if (!p->constraint.kind && (!callable_tools(c) || (is_free && !trigger)))
         return 0;
     struct strbuf key = STRBUF_INIT;
-    struct build build = {.source = {.build = grammar_build}, .c = c};
+    struct build build = {.source = {.build = grammar_build,
+                                     .vocabulary = c->api->vocabulary,
+                                     .client = hash_pair(c->requester.tenant, c->requester.client)},
+                          .c = c};
     struct error err = {.position = ERROR_NO_POSITION};
     key_write(c, &key);
     if (key.failed)
