@@ -377,9 +377,9 @@ int server_chat(const struct test_server *s, const char *messages, const char *m
 }
 
 int server_begin(const struct test_server *s, const char *path, const char *fields,
-                 const char *body)
+                 const char *sent)
 {
-    return request_send(s, "POST", path, fields, body);
+    return request_send(s, "POST", path, fields, sent);
 }
 
 int server_begin_chat(const struct test_server *s, const char *messages, const char *more)
