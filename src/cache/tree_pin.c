@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "cache/tree_node.h"
 
 /* Ends a pin. The node where it ended keeps its index. */
@@ -69,6 +70,15 @@ static struct holding *holding_of(struct holdings *all, uint32_t tenant)
     return &all->of[i];
 }
 
+/* Parts of pages that a pin covers. */
+static uint64_t pin_parts(const struct prefix_tree *t, uint32_t i)
+{
+    uint64_t n = 0;
+    for (node_id x = t->pins[i].node; !node_is_root(t, x); x = t->nodes[x].parent)
+        n += (uint64_t)t->nodes[x].length * (PAGE_PARTS / t->nodes[x].pins);
+    return n;
+}
+
 static void holdings_count(const struct prefix_tree *t, uint32_t tenant, struct holdings *all)
 {
     all->n = 0;
@@ -76,17 +86,16 @@ static void holdings_count(const struct prefix_tree *t, uint32_t tenant, struct 
     for (uint32_t i = 0; i < t->stats.n_pins; i++) {
         struct holding *h = holding_of(all, t->pins[i].tenant);
         h->n_pins++;
-        for (node_id x = t->pins[i].node; !node_is_root(t, x); x = t->nodes[x].parent)
-            h->n_parts += (uint64_t)t->nodes[x].length * (PAGE_PARTS / t->nodes[x].pins);
+        h->n_parts += pin_parts(t, i);
     }
 }
 
 /* Of the other tenants, the one that holds most. */
-static const struct holding *find_largest(const struct holdings *all, bool by_pins)
+static struct holding *find_largest(struct holdings *all, bool by_pins)
 {
-    const struct holding *most = &all->of[1];
+    struct holding *most = &all->of[1];
     for (uint32_t i = 2; i < all->n; i++) {
-        const struct holding *h = &all->of[i];
+        struct holding *h = &all->of[i];
         if (by_pins ? h->n_pins > most->n_pins : h->n_parts > most->n_parts)
             most = h;
     }
@@ -113,24 +122,37 @@ static uint32_t count_new(const struct prefix_tree *t, node_id node)
     return n;
 }
 
+static bool has_room(const struct prefix_tree *t, node_id node)
+{
+    return count_new(t, node) <= t->max_pinned - t->stats.n_pinned &&
+           t->stats.n_pins < TREE_MAX_PINS;
+}
+
 /* The path fits, or it is made to fit: while its tenant stays within its share, which is an equal
- * part for everyone who pins, pins of those who hold most end. */
+ * part for everyone who pins, pins of those who hold most end. What a tenant holds is counted anew
+ * only when the largest is down to its share: that walks every pinned path. */
 static bool make_room(struct prefix_tree *t, node_id node)
 {
     const uint32_t tenant = tenant_of(t, node);
     struct holdings all;
-    for (;;) {
-        const uint32_t n_new = count_new(t, node);
-        const bool has_pages = n_new <= t->max_pinned - t->stats.n_pinned;
-        if (has_pages && t->stats.n_pins < TREE_MAX_PINS)
-            return true;
+    while (!has_room(t, node)) {
+        const bool by_pins = t->stats.n_pins == TREE_MAX_PINS;
         holdings_count(t, tenant, &all);
-        const uint64_t n_parts = all.of[0].n_parts + (uint64_t)n_new * PAGE_PARTS;
-        if (all.n == 1 || n_parts > (uint64_t)t->max_pinned * PAGE_PARTS / all.n ||
-            all.of[0].n_pins + 1 > TREE_MAX_PINS / all.n)
+        const uint64_t share = (uint64_t)t->max_pinned * PAGE_PARTS / all.n;
+        const uint32_t share_pins = TREE_MAX_PINS / all.n;
+        const uint64_t n_parts = all.of[0].n_parts + (uint64_t)count_new(t, node) * PAGE_PARTS;
+        if (all.n == 1 || n_parts > share || all.of[0].n_pins + 1 > share_pins)
             return false;
-        end_pin(t, find_first(t, find_largest(&all, has_pages)->tenant), t->now);
+        struct holding *most = find_largest(&all, by_pins);
+        do {
+            const uint32_t first = find_first(t, most->tenant);
+            most->n_parts -= min_u64(most->n_parts, pin_parts(t, first));
+            most->n_pins--;
+            end_pin(t, first, t->now);
+        } while (most->n_pins && !has_room(t, node) &&
+                 (by_pins ? most->n_pins > share_pins : most->n_parts > share));
     }
+    return true;
 }
 
 /* ---- beginning and ending ------------------------------------------------------------------ */

@@ -334,14 +334,21 @@ static uint32_t tenant_at(const struct naive *m, int at)
     return cache_tenant(m->positions[m->positions[at].root].ns, m->positions[at].token);
 }
 
-/* What a tenant has pinned, in parts of a page: the pins that cover one share it. */
+/* What a pin covers, in parts of a page: the pins that cover one share it. */
+static uint64_t pin_parts(const struct naive *m, uint32_t i)
+{
+    uint64_t n = 0;
+    for (int p = m->pins[i].at; !naive_is_root(m, p); p = m->positions[p].parent)
+        n += 65536 / m->positions[p].pins;
+    return n;
+}
+
 static uint64_t tenant_parts(const struct naive *m, uint32_t tenant)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < m->n_pins; i++)
         if (tenant_at(m, m->pins[i].at) == tenant)
-            for (int p = m->pins[i].at; !naive_is_root(m, p); p = m->positions[p].parent)
-                n += 65536 / m->positions[p].pins;
+            n += pin_parts(m, i);
     return n;
 }
 
@@ -353,11 +360,11 @@ static bool has_earlier_pin(const struct naive *m, uint32_t i)
     return has;
 }
 
-/* Ends a pin of another tenant: of the one that holds most, the pin that is over first. */
-static void pin_take(struct naive *m, uint32_t tenant)
+/* The tenant that holds most, apart from one. */
+static uint32_t find_largest(const struct naive *m, uint32_t tenant)
 {
     uint64_t most = 0;
-    int64_t from = -1, first = -1;
+    int64_t from = -1;
     for (uint32_t i = 0; i < m->n_pins; i++) {
         uint32_t other = tenant_at(m, m->pins[i].at);
         if (other != tenant && !has_earlier_pin(m, i) && tenant_parts(m, other) > most) {
@@ -365,34 +372,57 @@ static void pin_take(struct naive *m, uint32_t tenant)
             from = other;
         }
     }
-    for (uint32_t i = 0; i < m->n_pins; i++)
-        if (tenant_at(m, m->pins[i].at) == from &&
-            (first < 0 || m->pins[i].until_ns < m->pins[first].until_ns))
-            first = i;
-    CHECK(first >= 0);
-    m->n_taken++;
-    pin_end(m, (uint32_t)first, m->now);
+    CHECK(from >= 0);
+    return (uint32_t)from;
 }
 
-/* Makes room for the path as far as its tenant's share allows. */
+/* A tenant's pin that is over first; -1: it has none. */
+static int64_t find_first(const struct naive *m, uint32_t tenant)
+{
+    int64_t first = -1;
+    for (uint32_t i = 0; i < m->n_pins; i++)
+        if (tenant_at(m, m->pins[i].at) == tenant &&
+            (first < 0 || m->pins[i].until_ns < m->pins[first].until_ns))
+            first = i;
+    return first;
+}
+
+static bool pin_has_room(const struct naive *m, int at)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < (int)m->n_pages; i++)
+        n += m->positions[i].pins > 0;
+    for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent)
+        n += m->positions[p].pins == 0;
+    return n <= m->max_pinned;
+}
+
+/* Makes room for the path as far as its tenant's share allows: takes from the one that holds most
+ * until that is down to its share, by what it held when that began; then from the next. */
 static bool pin_fits(struct naive *m, int at)
 {
     const uint32_t tenant = tenant_at(m, at);
-    for (;;) {
-        uint32_t n_pinned = 0, n_new = 0, n_tenants = 1;
-        for (int i = 0; i < (int)m->n_pages; i++)
-            n_pinned += m->positions[i].pins > 0;
+    while (!pin_has_room(m, at)) {
+        uint32_t n_new = 0, n_tenants = 1;
         for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent)
             n_new += m->positions[p].pins == 0;
-        if (n_pinned + n_new <= m->max_pinned)
-            return true;
         for (uint32_t i = 0; i < m->n_pins; i++)
             n_tenants += !has_earlier_pin(m, i) && tenant_at(m, m->pins[i].at) != tenant;
-        if (n_tenants == 1 || tenant_parts(m, tenant) + 65536 * (uint64_t)n_new >
-                                  65536 * (uint64_t)m->max_pinned / n_tenants)
+        const uint64_t share = 65536 * (uint64_t)m->max_pinned / n_tenants;
+        if (n_tenants == 1 || tenant_parts(m, tenant) + 65536 * (uint64_t)n_new > share)
             return false;
-        pin_take(m, tenant);
+        const uint32_t other = find_largest(m, tenant);
+        uint64_t held = tenant_parts(m, other);
+        for (int64_t first; (first = find_first(m, other)) >= 0;) {
+            uint64_t n = pin_parts(m, (uint32_t)first);
+            held -= n < held ? n : held;
+            m->n_taken++;
+            pin_end(m, (uint32_t)first, m->now);
+            if (held <= share || pin_has_room(m, at))
+                break;
+        }
     }
+    return true;
 }
 
 bool naive_pin(struct naive *m, int at, uint64_t until_ns)
