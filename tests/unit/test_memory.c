@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -13,7 +14,9 @@ static _Thread_local uint32_t left;
 static _Thread_local uint64_t taken;
 
 static struct {
-    atomic_uint to_failure; /* how many allocations until one fails; 0: none fails */
+    atomic_uint to_failure;   /* how many allocations until one fails; 0: none fails */
+    atomic_size_t held_bytes; /* an allocation of that many waits; 0: none does */
+    atomic_uint n_held;
     atomic_ullong skipped_ns;
 } * shared; /* with the processes that are forked */
 static bool is_watched;
@@ -67,6 +70,29 @@ bool memory_has_failed(void)
     return atomic_load(&shared->to_failure) == 0;
 }
 
+void memory_holds(size_t n_bytes)
+{
+    atomic_store(&shared->held_bytes, n_bytes);
+}
+
+uint32_t memory_n_held(void)
+{
+    return atomic_load(&shared->n_held);
+}
+
+static void wait_if_held(size_t size)
+{
+    bool is_held = false;
+    for (size_t least; is_watched && (least = atomic_load(&shared->held_bytes)) && size >= least;) {
+        if (!is_held)
+            atomic_fetch_add(&shared->n_held, 1);
+        is_held = true;
+        usleep(500);
+    }
+    if (is_held)
+        atomic_fetch_sub(&shared->n_held, 1);
+}
+
 void clock_skip_ns(uint64_t ns)
 {
     atomic_fetch_add(&shared->skipped_ns, ns);
@@ -97,11 +123,13 @@ static bool fails(size_t size)
 
 void *__wrap_malloc(size_t size)
 {
+    wait_if_held(size);
     return fails(size) ? NULL : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
+    wait_if_held(n * size);
     return fails(n * size) ? NULL : __real_calloc(n, size);
 }
 

@@ -2,6 +2,7 @@
 #define RADISH_TEST_MEMORY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Memory that runs out, and time that passes, when a test says so. The unit binaries are linked so
@@ -22,6 +23,11 @@ uint64_t memory_taken(void);
 void memory_is_watched(bool yes);
 void memory_fails_once(uint32_t n);
 bool memory_has_failed(void); /* it came to that one */
+
+/* In the same processes: a malloc or calloc of at least that many bytes does not return until
+ * this is called again with 0. */
+void memory_holds(size_t n_bytes);
+uint32_t memory_n_held(void); /* threads that wait for it */
 
 /* Moves the clock forward, here and in the forked processes. */
 void clock_skip_ns(uint64_t ns);
