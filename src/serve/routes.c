@@ -5,6 +5,7 @@
 #include "serve/routes.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -230,7 +231,8 @@ const struct route api_routes[] = {
      "the model and the default request settings (llama-server)", NULL},
     {"/slots", HTTP_GET, ROUTE_ADMIN | ROUTE_QUIET, llama_slots,
      "what is running now, without any text (llama-server)", NULL},
-    {"/tokenize", HTTP_POST, ROUTE_METERED, post_tokenize, "the tokens of a text", NULL},
+    {"/tokenize", HTTP_POST, ROUTE_METERED | ROUTE_TEXT, post_tokenize, "the tokens of a text",
+     NULL},
     {"/detokenize", HTTP_POST, ROUTE_METERED, post_detokenize, "the text of a list of tokens",
      NULL},
     {"/apply-template", HTTP_POST, ROUTE_METERED, post_render,
@@ -518,6 +520,23 @@ static void reply_options(struct http_exchange *x, const char *path)
     http_reply(x, 200, "text/plain", "", 0);
 }
 
+/* A text that is too long is not even received. In JSON, a byte takes six at most. */
+static int check_length(const struct api *api, struct http_exchange *x, const struct route *route,
+                        struct api_error *e)
+{
+    enum { ESCAPED_BYTES = 6, OTHER_BYTES = 64 << 10 };
+    const size_t most = completion_text_limit(api) * ESCAPED_BYTES + OTHER_BYTES;
+    if (!(route->flags & ROUTE_TEXT))
+        return 0;
+    http_limit_body(x, most);
+    if (http_request(x)->content_length <= most)
+        return 0;
+    return api_error_set(e, 413, "content",
+                         "the request has %" PRIu64 " bytes, but at most %zu bytes of text are "
+                         "tokenized at once: send it in parts",
+                         http_request(x)->content_length, completion_text_limit(api));
+}
+
 /* Checks the header of a request that is not OPTIONS. */
 static void route_head(struct api *api, struct http_exchange *x)
 {
@@ -530,7 +549,7 @@ static void route_head(struct api *api, struct http_exchange *x)
     bool posts = route && route->method == HTTP_POST;
     if (check_requester(api, x, route, &e) || (!route && refuse_route(x, &path, &e)) ||
         (posts && (check_content_type(x, route, &e) || check_content_encoding(x, &e) ||
-                   check_stopping(api, x, &e))) ||
+                   check_stopping(api, x, &e) || check_length(api, x, route, &e))) ||
         ((route->flags & ROUTE_METERED) && access_admit(&api->limiter, x, &e)))
         api_reply_error(x, &e);
     else if (route->flags & ROUTE_QUIET)
@@ -577,9 +596,11 @@ static void on_refused(void *context, struct http_exchange *x, int status, const
 {
     const struct api *api = context;
     struct api_error e;
-    if (status == 413)
-        api_error_set(&e, status, NULL, "%s: %zu MiB (--max-body-mib)", message,
-                      api->options->max_body_bytes >> 20);
+    const size_t most = http_request(x)->max_body_bytes;
+    if (status == 413 && most < api->options->max_body_bytes)
+        api_error_set(&e, status, NULL, "%s here: %zu bytes", message, most);
+    else if (status == 413)
+        api_error_set(&e, status, NULL, "%s: %zu MiB (--max-body-mib)", message, most >> 20);
     else
         api_error_set(&e, status, NULL, "%s", message);
     if (status == 503)

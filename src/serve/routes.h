@@ -15,6 +15,7 @@ enum route_flags {
     ROUTE_QUIET = 8,     /* logged only at debug level */
     ROUTE_ANY_TYPE = 16, /* accepts any Content-Type, unless a web page may have sent it */
     ROUTE_METERED = 32,  /* counts against the client's limits */
+    ROUTE_TEXT = 64,     /* the body is one text to tokenize, and little else */
 };
 
 /* One method of one path; a path may have several. */

@@ -218,6 +218,14 @@ def test_a_body_of_100_mb_is_refused_or_read(start):
         assert health(server) < 1
 
 
+def test_a_chunked_text_has_the_limit_of_its_route(mock):
+    with connect(mock) as sock:
+        sock.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     b"Transfer-Encoding: chunked\r\n\r\n1000000\r\n")
+        status, _, answer = Reader(sock).answer()
+    assert status == 413 and b"larger than this server accepts here: 6356992 bytes" in answer
+
+
 def test_bytes_pushed_during_an_answer_wait_outside(start):
     server = start("--mock-batch-cost-us", "5000", debug=False)
     before = anonymous_mib(server)

@@ -313,3 +313,15 @@ TEST(server_http, large_bodies_one_after_the_other)
         CHECK_INT(server_post(&s, CHAT, strbuf_str(&body)), 400);
     server_stop(&s);
 }
+
+/* A text that /tokenize would refuse is not even received. */
+TEST(server_http, bounds_the_bodies_of_routes_that_take_little)
+{
+    struct test_server s;
+    SERVER_START(&s, "-c", "1000");
+    CHECK_INT(server_ask(&s, "POST", "/tokenize",
+                         "Content-Type: application/json\r\nContent-Length: 20000000\r\n", NULL),
+              413);
+    CHECK_HAS(reply_at("error.message"), "has 20000000 bytes, but at most 1048576 bytes of text");
+    server_stop(&s);
+}

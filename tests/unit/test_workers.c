@@ -2,6 +2,7 @@
 #include "serve/api/workers.h"
 #include "base/task.h"
 #include "test.h"
+#include "test_memory.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -253,4 +254,29 @@ TEST(workers, threads_leave_what_may_take_long_to_a_lane_that_has_time)
     CHECK(task_is_stopped() && !task_goes_on(1));
     CHECK_INT(task_finish(NULL), TASK_LATE);
     CHECK(!task_is_stopped() && task_goes_on(1));
+}
+
+static enum worker_lane lane_of(struct workers *w, uint64_t client, int n_steps)
+{
+    static struct long_job job;
+    job = (struct long_job){.job = {.run = run_long, .client = client}, .n_steps = n_steps};
+    CHECK(workers_submit(w, &job.job));
+    CHECK(finish(w) == &job);
+    return job.job.lane;
+}
+
+/* Each job is short, but there is no end of them. */
+TEST(workers, threads_put_a_greedy_client_last_while_there_are_others)
+{
+    enum { GREEDY = 1, MODEST = 2 };
+    struct workers *w;
+    long_jobs_open(&w, NULL, 0);
+    for (int i = 0; i < 60; i++) /* 0.9 s of CPU time */
+        CHECK_INT(lane_of(w, GREEDY, 15), LANE_SHORT);
+    CHECK_INT(lane_of(w, MODEST, 1), LANE_SHORT);
+    CHECK_INT(lane_of(w, GREEDY, 1), LANE_LAST);
+    CHECK_INT(lane_of(w, MODEST, 1), LANE_SHORT);
+    clock_skip_ns(6000000000u);
+    CHECK_INT(lane_of(w, GREEDY, 1), LANE_SHORT); /* it has rested */
+    workers_close(w);
 }

@@ -4,6 +4,7 @@
 #include "serve/api/workers.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,17 +21,21 @@ enum {
     NS_PER_BYTE = 1000,      /* a job of that size lets smaller ones pass for this long */
     TENANT_SLOTS = 64,
     CLIENT_SLOTS = 256,
+    LONG_NICE = 5, /* relative to the process */
 };
 
-/* `nice` is relative to the process. A long job on a busy machine then takes a quarter of a core
- * from the model, and one in the last lane next to nothing. */
-static const struct {
-    uint64_t limit_ns; /* of CPU time; 0: none */
-    int nice;
-} lanes[N_LANES] = {
-    [LANE_SHORT] = {20000000, 0},
-    [LANE_LONG] = {250000000, 5},
-    [LANE_LAST] = {0, 15},
+/* A client that keeps the first two lanes busy, for half a second and then for more than a tenth of
+ * the time, is greedy. */
+#define GREEDY_SHARE 10
+#define GREEDY_NS    UINT64_C(500000000)
+#define COMPANY_NS   UINT64_C(60000000000) /* who has asked within this time is there */
+
+/* CPU time for a job; 0: any. On a busy machine the long lane takes a quarter of a core from the
+ * model, and the last lane only what nobody else needs. */
+static const uint64_t limits_ns[N_LANES] = {
+    [LANE_SHORT] = 20000000,
+    [LANE_LONG] = 250000000,
+    [LANE_LAST] = 0,
 };
 
 struct job_list {
@@ -59,6 +64,11 @@ struct worker {
 struct workers {
     pthread_mutex_t mutex;
     struct lane lanes[N_LANES];
+    /* A client may be busy for GREEDY_NS at once; that comes back evenly. [slot]: when all of it is
+     * back. */
+    uint64_t rested_ns[CLIENT_SLOTS];
+    uint64_t last_client; /* a hash of who asked last */
+    uint64_t company_ns;  /* when somebody else had asked last; 0: nobody has */
     struct job_list finished;
     uint32_t n_jobs, max_jobs;
     atomic_bool stopping;
@@ -89,9 +99,14 @@ static struct tenant_slot *tenant_of(struct lane *lane, const struct job *job)
     return &lane->tenants[job->tenant % TENANT_SLOTS];
 }
 
+static uint32_t client_slot(const struct job *job)
+{
+    return (uint32_t)(hash_pair(job->tenant, job->client) % CLIENT_SLOTS);
+}
+
 static uint64_t *client_of(struct lane *lane, const struct job *job)
 {
-    return &lane->used_ns[hash_pair(job->tenant, job->client) % CLIENT_SLOTS];
+    return &lane->used_ns[client_slot(job)];
 }
 
 /* When it is the turn of a job's tenant, and of its client within the tenant. */
@@ -141,8 +156,36 @@ static void lane_charge(struct lane *lane, const struct job *job, uint64_t tenan
     *client = max_u64(*client, client_ns) + used_ns;
 }
 
+/* In the last lane, a client is in nobody's way. */
+static void greed_charge(struct workers *w, const struct job *job, uint64_t used_ns)
+{
+    uint64_t *rested_ns = &w->rested_ns[client_slot(job)];
+    if (job->lane != LANE_LAST)
+        *rested_ns = max_u64(*rested_ns, clock_now_ns()) + used_ns * GREEDY_SHARE;
+}
+
+static void company_note(struct workers *w, const struct job *job)
+{
+    const uint64_t client = hash_pair(job->tenant, job->client);
+    if (w->company_ns == 0 && w->last_client == 0)
+        w->last_client = client;
+    if (w->last_client != client)
+        w->company_ns = clock_now_ns();
+    w->last_client = client;
+}
+
+/* Nobody is greedy alone: there is nobody to wait for it. */
+static bool is_greedy(const struct workers *w, const struct job *job)
+{
+    const uint64_t now_ns = clock_now_ns(), rested_ns = w->rested_ns[client_slot(job)];
+    return rested_ns > now_ns + GREEDY_NS * GREEDY_SHARE && w->company_ns &&
+           now_ns - w->company_ns < COMPANY_NS;
+}
+
 static void lane_put(struct workers *w, struct job *job)
 {
+    if (is_greedy(w, job))
+        job->lane = LANE_LAST;
     struct lane *lane = &w->lanes[job->lane];
     job->due_ns = clock_now_ns() + (uint64_t)job->n_bytes * NS_PER_BYTE;
     list_push(&lane->waiting, job);
@@ -152,11 +195,19 @@ static void lane_put(struct workers *w, struct job *job)
 /* Runs a job without the lock; true if it is finished. */
 static bool job_run(struct workers *w, struct job *job, uint64_t *used_ns)
 {
-    struct task task = {.flags = {job->unwanted, &w->stopping},
-                        .limit_ns = lanes[job->lane].limit_ns};
+    struct task task = {.flags = {job->unwanted, &w->stopping}, .limit_ns = limits_ns[job->lane]};
     task_begin(&task);
     job->run(job);
     return task_finish(used_ns) != TASK_LATE;
+}
+
+/* Of this thread only. If that is not allowed, the lane is as any other. */
+static void priority_set(enum worker_lane lane)
+{
+    if (lane == LANE_LONG)
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LONG_NICE);
+    else if (lane == LANE_LAST)
+        sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
 }
 
 static void *worker_main(void *arg)
@@ -164,8 +215,7 @@ static void *worker_main(void *arg)
     struct worker *self = arg;
     struct workers *w = self->workers;
     struct lane *lane = &w->lanes[self->lane];
-    if (lanes[self->lane].nice) /* of this thread only; without it, the lane has no less right */
-        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), lanes[self->lane].nice);
+    priority_set(self->lane);
     pthread_mutex_lock(&w->mutex);
     while (!atomic_load(&w->stopping)) {
         struct job *job = lane_take(lane);
@@ -179,6 +229,7 @@ static void *worker_main(void *arg)
         bool is_finished = job_run(w, job, &used_ns);
         pthread_mutex_lock(&w->mutex);
         lane_charge(lane, job, tenant_ns, client_ns, used_ns);
+        greed_charge(w, job, used_ns);
         if (!is_finished) {
             job->lane++;
             lane_put(w, job);
@@ -254,6 +305,7 @@ bool workers_submit(struct workers *w, struct job *job)
     if (room) {
         w->n_jobs++;
         job->lane = job->n_bytes > SHORT_BYTES ? LANE_LONG : LANE_SHORT;
+        company_note(w, job);
         lane_put(w, job);
     }
     pthread_mutex_unlock(&w->mutex);

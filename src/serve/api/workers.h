@@ -23,7 +23,8 @@
  * So a short job waits only for short jobs. Each lane takes turns between tenants, and between the
  * clients of a tenant, by the time that they have used; among the jobs of a client, those that
  * arrived early and are small come first. Later lanes have a lower priority, so that they do not
- * slow down the model either. */
+ * slow down the model either. A client that keeps the first two lanes busy while there are others
+ * gets the last lane for all of its jobs, until it has rested. */
 struct workers;
 
 enum worker_lane { LANE_SHORT, LANE_LONG, LANE_LAST, N_LANES };

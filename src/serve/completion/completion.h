@@ -25,6 +25,9 @@ void completion_hangup(struct api *api, struct http_exchange *x);
 /* The exchange's stream has room again. */
 void completion_room(struct http_exchange *x);
 
+/* The most bytes of text that /tokenize takes. */
+size_t completion_text_limit(const struct api *api);
+
 /* Handles the results that workers and the scheduler have ready. */
 void completions_pump(struct api *api);
 /* Once a second: heartbeats. */

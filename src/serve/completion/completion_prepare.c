@@ -362,7 +362,7 @@ static void piece_add(struct json_writer *w, const struct tokenizer *t, int32_t 
 }
 
 /* Longer texts would keep a worker busy for seconds. A text that fills the context is allowed. */
-static size_t tokenize_limit(const struct api *api)
+size_t completion_text_limit(const struct api *api)
 {
     const size_t context_bytes = (size_t)api->options->context * TOKENIZED_BYTES_PER_TOKEN;
     return context_bytes > MIN_TOKENIZED ? context_bytes : MIN_TOKENIZED;
@@ -372,7 +372,7 @@ static int tokenize(struct completion *c)
 {
     const struct request_params *p = &c->input.params;
     const struct tokenizer *t = c->api->options->prompt->tokenizer;
-    const size_t n_bytes = mixed_bytes(p->text), most = tokenize_limit(c->api);
+    const size_t n_bytes = mixed_bytes(p->text), most = completion_text_limit(c->api);
     struct token_list tokens = {0};
     if (n_bytes > most)
         return api_error_set(&c->input.error, 413, "content",

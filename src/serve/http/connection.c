@@ -114,6 +114,7 @@ static void forget_exchange(struct http_exchange *c)
     strbuf_free(&c->out); /* idle connections are many */
     strbuf_clear(&c->fields);
     strbuf_clear(&c->note);
+    c->parser.max_body_bytes = c->server->options.max_body_bytes;
     http_parser_reset(&c->parser);
 }
 

@@ -105,6 +105,9 @@ void http_server_reload_tls(struct http_server *s);
 /* The most memory that connections with their requests and answers take. */
 size_t http_memory_bound(const struct http_options *options);
 
+/* For `head`: a body of more bytes gets 413, whatever the server's limit is. */
+void http_limit_body(struct http_exchange *x, size_t max_bytes);
+
 /* The request. */
 const struct http_parser *http_request(const struct http_exchange *x);
 /* The caller frees the body. It counts toward max_bodies_bytes until http_body_freed. */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "serve/http/connection.h"
 #include "serve/http/host_rules.h"
 
@@ -125,6 +126,11 @@ void http_note(struct http_exchange *x, const char *format, ...)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?'; /* client bytes must not start a line of their own */
     strbuf_addf(&x->note, "%s%s", x->note.len ? ", " : "", text);
+}
+
+void http_limit_body(struct http_exchange *x, size_t max_bytes)
+{
+    x->parser.max_body_bytes = min_size(x->parser.max_body_bytes, max_bytes);
 }
 
 void http_log_quietly(struct http_exchange *x)

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,7 +22,9 @@
 #include "base/minmax.h"
 #include "serve/http/tls.h"
 
-enum { TLS_HANDSHAKE = 0x16, TLS_RECORD = 16 * 1024, DROP_BYTES = 64 * 1024 };
+enum { TLS_HANDSHAKE = 0x16, TLS_RECORD = 16 * 1024 };
+/* All connections together drop DROP_BYTES in DROP_PAUSE_US: even that costs the kernel time. */
+enum { DROP_BYTES = 256 * 1024, DROP_PAUSE_US = 2000 };
 
 enum stage { FIRST_BYTE, HANDSHAKE, OPEN };
 
@@ -35,6 +38,7 @@ struct transport {
     SSL *ssl;                /* NULL in plain text, and before the first byte */
     struct evbuffer *input, *output;
     struct event *readable, *writable;
+    struct event *rest;    /* between two drops; NULL: nothing is dropped yet */
     struct event *closed;  /* detects a hang-up while reading is off; may be NULL */
     bool reading;          /* as the owner wants it */
     bool read_needs_write; /* TLS must write before it can read on */
@@ -211,12 +215,28 @@ static void greet(struct transport *t)
 
 /* A client that goes on sending what nobody wants must not cost more than it has to: the kernel
  * need not copy it (TCP), and it is not decrypted. */
+static atomic_int n_dropping; /* connections */
+
 static void drop(struct transport *t)
 {
     static char sink[DROP_BYTES];
     ssize_t n = recv(t->fd, sink, sizeof sink, MSG_TRUNC);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
         end(t, n == 0 ? TRANSPORT_EOF : TRANSPORT_FAILED);
+    } else if (t->rest) {
+        const long us = (long)DROP_PAUSE_US * atomic_load(&n_dropping);
+        struct timeval pause = {.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+        event_del(t->readable);
+        evtimer_add(t->rest, &pause);
+    }
+}
+
+static void rest_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct transport *t = arg;
+    if (t->reading && !t->ended)
+        event_add(t->readable, NULL);
 }
 
 static void readable_cb(evutil_socket_t fd, short what, void *arg)
@@ -320,6 +340,9 @@ void transport_close(struct transport *t)
     event_release(t->readable);
     event_release(t->writable);
     event_release(t->closed);
+    event_release(t->rest);
+    if (t->drops)
+        atomic_fetch_sub(&n_dropping, 1);
     if (t->ssl) {
         ERR_clear_error();
         if (t->stage == OPEN && !t->broken && evbuffer_get_length(t->output) == 0)
@@ -387,6 +410,10 @@ void transport_end_output(struct transport *t)
         SSL_shutdown(t->ssl);
     }
     shutdown(t->fd, SHUT_WR);
+    if (!t->drops)
+        atomic_fetch_add(&n_dropping, 1);
+    if (!t->rest)
+        t->rest = evtimer_new(event_get_base(t->readable), rest_cb, t);
     t->drops = true;
     t->read_needs_write = false;
 }
