@@ -131,6 +131,24 @@ TEST(loading, silent_connections_hold_nobody_up)
     http_listeners_close(&listeners);
 }
 
+/* A request that comes as loading ends is answered by this server or by the next one. */
+TEST(loading, the_end_resets_nobody)
+{
+    for (int i = 0; i < 100; i++) {
+        struct loading *loading = NULL, *next = NULL;
+        struct error err = {0};
+        uint16_t port = begin(&loading);
+        int client = client_open(port);
+        usleep((unsigned)i * 3);
+        send_text(client, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        loading_end(loading);
+        CHECK_INT(loading_begin(&next, &listeners, NULL, &err), 0);
+        CHECK(strncmp(reply_of(client), "HTTP/1.1 503 ", 13) == 0);
+        loading_end(next);
+        http_listeners_close(&listeners);
+    }
+}
+
 TEST(loading, what_is_not_http_is_told_so)
 {
     struct loading *loading = NULL;

@@ -19,11 +19,13 @@
 #include "serve/http/http_server.h"
 
 enum { MAX_CONNECTIONS = 256, MAX_HEAD = 32 << 10, MAX_UNSENT = 1 << 20, READ_MS = 10000 };
+enum { LAST_LOOK_US = 2000, LAST_LOOKS = 50 };
 
 struct loading {
     int stop_fd;
     struct event_base *base;
-    struct event *stop;
+    struct event *stop, *last;
+    unsigned n_looks;
     struct http_listeners listeners; /* copies */
     struct http_server *http;
     pthread_t thread;
@@ -59,10 +61,23 @@ static void on_over(void *context, struct http_exchange *x, const struct http_ou
     access_log(NULL, x, outcome);
 }
 
-static void stop_cb(evutil_socket_t fd, short what, void *arg)
+/* Who has been accepted gets an answer, if the request is there within a tenth of a second. */
+static void last_cb(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
-    event_base_loopbreak(((struct loading *)arg)->base);
+    struct loading *l = arg;
+    struct timeval soon = {.tv_usec = LAST_LOOK_US};
+    if (http_server_connections(l->http) == 0 || l->n_looks++ == LAST_LOOKS)
+        event_base_loopbreak(l->base);
+    else
+        evtimer_add(l->last, &soon);
+}
+
+static void stop_cb(evutil_socket_t fd, short what, void *arg)
+{
+    struct loading *l = arg;
+    http_server_stop_accepting(l->http);
+    last_cb(fd, what, arg);
 }
 
 static void *loading_main(void *arg)
@@ -92,7 +107,8 @@ static int loop_open(struct loading *l, const struct http_listeners *listeners,
     if (l->stop_fd < 0 || !l->base)
         return error_set(err, ERROR_IO, "cannot create an event loop: %s", strerror(errno));
     l->stop = event_new(l->base, l->stop_fd, EV_READ, stop_cb, l);
-    if (!l->stop || event_add(l->stop, NULL))
+    l->last = evtimer_new(l->base, last_cb, l);
+    if (!l->stop || !l->last || event_add(l->stop, NULL))
         return error_set(err, ERROR_IO, "cannot create the event loop's events");
     if (http_listeners_copy(&l->listeners, listeners, err))
         return -1;
@@ -105,6 +121,8 @@ static void loading_free(struct loading *l)
     http_listeners_close(&l->listeners);
     if (l->stop)
         event_free(l->stop);
+    if (l->last)
+        event_free(l->last);
     if (l->base)
         event_base_free(l->base);
     if (l->stop_fd >= 0)

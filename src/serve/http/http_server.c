@@ -310,6 +310,12 @@ void http_server_drain(struct http_server *s)
     event_active(s->reap, 0, 0);
 }
 
+void http_server_stop_accepting(struct http_server *s)
+{
+    accepting_set(s, false);
+    evtimer_del(s->accept_again);
+}
+
 void http_server_reload_tls(struct http_server *s)
 {
     struct error err;

@@ -100,6 +100,8 @@ uint32_t http_server_connections(const struct http_server *s);
 /* Closes idle connections now, and the others after their answers. Until the last answer is sent,
  * new connections are accepted and told that the server is stopping. */
 void http_server_drain(struct http_server *s);
+/* Leaves new connections waiting, for another server of the same sockets. */
+void http_server_stop_accepting(struct http_server *s);
 /* Reads the certificate again; if that fails, logs it and keeps the old one. */
 void http_server_reload_tls(struct http_server *s);
 /* The most memory that connections with their requests and answers take. */
