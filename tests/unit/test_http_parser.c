@@ -375,6 +375,25 @@ TEST(http_parser, keeps_its_limits)
     strbuf_free(&text);
 }
 
+TEST(http_parser, bounds_what_is_not_data)
+{
+    struct strbuf text = STRBUF_INIT;
+    strbuf_adds(&text, CHUNKED);
+    for (int i = 0; i < MAX_BODY / 2; i++) {
+        strbuf_adds(&text, "1;");
+        for (int k = 0; k < 100; k++)
+            strbuf_adds(&text, "x");
+        strbuf_adds(&text, "\r\nx\r\n");
+    }
+    struct http_parser p;
+    parse(&p, text.data, text.len);
+    CHECK_INT(p.status, 400);
+    CHECK_STR(p.message, "too much of the chunked body is not data");
+    CHECK(p.body.len > 150 && p.body.len < 250); /* 16 KiB, with 86 bytes too many each */
+    http_parser_close(&p);
+    strbuf_free(&text);
+}
+
 TEST(http_parser, many_small_chunks_leave_room_for_trailers)
 {
     struct strbuf text = STRBUF_INIT;

@@ -229,9 +229,9 @@ def array(settings):
 
 
 def deep(settings):
-    """30 MB of opening brackets."""
-    data = http_shapes.post(b"[" * (30 * MIB))
-    return flood(settings, "h. 30 MB of [", lambda i: [data], 2, [400], 2 * 64 * MIB, "2 bodies, and their growth")
+    """6 MB of opening brackets."""
+    data = http_shapes.post(b"[" * (6 * MIB))
+    return flood(settings, "h. 6 MB of [", lambda i: [data], 2, [400], 2 * 64 * MIB, "2 bodies, and their growth")
 
 
 def pipeline(settings):

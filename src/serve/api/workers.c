@@ -223,6 +223,10 @@ static void *worker_main(void *arg)
             pthread_cond_wait(&lane->work, &w->mutex);
             continue;
         }
+        if (self->lane != LANE_LAST && is_greedy(w, job)) { /* since it began to wait */
+            lane_put(w, job);
+            continue;
+        }
         uint64_t used_ns;
         const uint64_t tenant_ns = lane->now_ns, client_ns = tenant_of(lane, job)->now_ns;
         pthread_mutex_unlock(&w->mutex);

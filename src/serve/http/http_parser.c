@@ -454,6 +454,8 @@ static void head_complete(struct http_parser *p)
     p->state = p->chunked ? HTTP_CHUNK_SIZE : p->content_length ? HTTP_BODY : HTTP_DONE;
 }
 
+enum { CHUNK_FRAME_BYTES = 16 };
+
 /* 1*HEXDIG [blanks ";" any field text] */
 static void chunk_line(struct http_parser *p, const char *line, size_t len)
 {
@@ -476,6 +478,14 @@ static void chunk_line(struct http_parser *p, const char *line, size_t len)
     }
     if (size > p->max_body_bytes - p->body.len) {
         refuse(p, 413, "the request body is larger than this server accepts");
+        return;
+    }
+    /* Extensions mean nothing here, so long ones in front of little data are an attack. */
+    const uint64_t needed = CHUNK_FRAME_BYTES + 2 * size;
+    p->frame_bytes += len;
+    p->frame_bytes -= p->frame_bytes < needed ? p->frame_bytes : needed;
+    if (p->frame_bytes > HTTP_MAX_FRAMES) {
+        refuse(p, 400, "too much of the chunked body is not data");
         return;
     }
     p->remaining = size;

@@ -44,7 +44,8 @@ enum {
     HTTP_MAX_FIELDS = 100,
     HTTP_MAX_REQUEST_LINE = 8 * 1024,
     HTTP_MAX_CHUNK_LINE = 256,
-    HTTP_MAX_EMPTY_LINES = 2, /* before a request line, as some clients send them */
+    HTTP_MAX_FRAMES = 16 * 1024, /* lines before chunks that have little data */
+    HTTP_MAX_EMPTY_LINES = 2,    /* before a request line, as some clients send them */
 };
 
 /* Names and values are NUL-terminated strings inside `head`. */
@@ -76,6 +77,7 @@ struct http_parser {
     size_t line_at;       /* in `head`: start of the line being read */
     size_t header_bytes;  /* read so far, including line ends */
     size_t trailer_bytes; /* of lines after the last chunk */
+    uint64_t frame_bytes; /* of lines before chunks, beyond what chunks may need */
     unsigned n_empty;     /* lines before the request line */
     uint64_t remaining;   /* bytes missing from the body or chunk */
 };
