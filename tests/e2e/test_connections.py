@@ -7,6 +7,7 @@ import json
 import re
 import resource
 import socket
+import struct
 import time
 
 import pytest
@@ -248,6 +249,26 @@ def test_bytes_pushed_during_an_answer_wait_outside(start):
         assert b"data: [DONE]" in got
         assert n_pushed < 32 << 20  # what the kernel's buffers hold
     assert anonymous_mib(server) - before < 8
+
+
+def test_a_reset_is_seen_while_nothing_is_read(start):
+    """With enough pipelined bytes the server stops reading; a reset must still end the work, and must
+    not keep the event loop busy."""
+    server = start("--mock-batch-cost-us", "20000", debug=False)
+    body = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2000,
+                       "ignore_eos": True}).encode()
+    sock = connect(server)
+    sock.sendall(post("/v1/chat/completions", body) + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2000)
+    deadline = time.monotonic() + 20
+    while json.loads(server.get("/stats")[2])["running"] == 0:
+        assert time.monotonic() < deadline
+    time.sleep(0.2)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+    deadline = time.monotonic() + 5
+    while json.loads(server.get("/stats")[2])["running"] != 0:
+        assert time.monotonic() < deadline, "the reset was not noticed"
+        time.sleep(0.02)
 
 
 def test_pipelined_requests_take_turns(start):

@@ -337,7 +337,8 @@ class Commands(Attack):
 
     def run(self):
         while not self.stopping.is_set():
-            with subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{self.port}", *self.options],
+            # A real attacker computes elsewhere: this one must not slow the server down by itself.
+            with subprocess.Popen(["nice", "-n", "19", "openssl", "s_client", "-connect", f"127.0.0.1:{self.port}", *self.options],
                                   stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL) as client:
                 self.counts[0] += 1

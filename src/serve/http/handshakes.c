@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "serve/http/connection.h"
 
-enum { PAUSE = 2 }; /* times as long as a step took: handshakes get a third of a core at most */
+enum { PAUSE = 8 }; /* times as long as a step took: handshakes get a ninth of a core at most */
 
 static void turn_begin(struct http_server *s)
 {

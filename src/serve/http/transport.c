@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,8 +24,10 @@
 #include "serve/http/tls.h"
 
 enum { TLS_HANDSHAKE = 0x16, TLS_RECORD = 16 * 1024 };
-/* All connections together drop DROP_BYTES in DROP_PAUSE_US: even that costs the kernel time. */
-enum { DROP_BYTES = 256 * 1024, DROP_PAUSE_US = 2000 };
+/* Receiving costs time whatever is received, so all connections together receive about REST_BYTES
+ * in REST_US: who has sent that much without a pause rests, the longer the more others do. A TLS
+ * record without data counts as EMPTY_BYTES. */
+enum { REST_BYTES = 256 * 1024, REST_US = 2000, PAUSE_NS = 10000000, EMPTY_BYTES = 8 * 1024 };
 
 enum stage { FIRST_BYTE, HANDSHAKE, OPEN };
 
@@ -38,7 +41,11 @@ struct transport {
     SSL *ssl;                /* NULL in plain text, and before the first byte */
     struct evbuffer *input, *output;
     struct event *readable, *writable;
-    struct event *rest;    /* between two drops; NULL: nothing is dropped yet */
+    struct event *rest;    /* its end; may be NULL */
+    bool rests;            /* `readable` is off until then */
+    size_t busy_bytes;     /* received since the last rest or pause */
+    uint64_t received_ns;  /* last */
+    int closed_fd;         /* an epoll of its own that knows only hang-ups; -1: none yet */
     struct event *closed;  /* detects a hang-up while reading is off; may be NULL */
     bool reading;          /* as the owner wants it */
     bool read_needs_write; /* TLS must write before it can read on */
@@ -153,9 +160,43 @@ static void end(struct transport *t, enum transport_end how)
     t->events->ended(t->owner, how);
 }
 
+static atomic_int n_resting;
+
+static void rest_if_busy(struct transport *t, size_t n_bytes)
+{
+    const uint64_t now_ns = clock_now_ns();
+    t->busy_bytes = n_bytes + (now_ns - t->received_ns < PAUSE_NS ? t->busy_bytes : 0);
+    t->received_ns = now_ns;
+    if (t->busy_bytes < REST_BYTES || t->rests || !t->rest)
+        return;
+    const long us = (long)REST_US * (1 + atomic_fetch_add(&n_resting, 1));
+    struct timeval pause = {.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+    t->rests = true;
+    t->busy_bytes = 0;
+    event_del(t->readable);
+    evtimer_add(t->rest, &pause);
+}
+
+static void rest_end(struct transport *t)
+{
+    if (t->rests)
+        atomic_fetch_sub(&n_resting, 1);
+    t->rests = false;
+}
+
+static void rest_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct transport *t = arg;
+    rest_end(t);
+    if (t->reading && !t->ended)
+        event_add(t->readable, NULL);
+}
+
 static void read_more(struct transport *t)
 {
     ptrdiff_t n = receive(t);
+    rest_if_busy(t, n > 0 ? (size_t)n : EMPTY_BYTES);
     t->read_needs_write = n == NEEDS_WRITE;
     if (t->read_needs_write)
         writable_arm(t);
@@ -203,40 +244,46 @@ static bool handshake(struct transport *t)
     return false;
 }
 
+static void closed_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    end(arg, TRANSPORT_FAILED);
+}
+
+/* Looks out for a hang-up while nothing is read. libevent's EV_CLOSED does not see resets, and its
+ * loop spins on them. Without files for it, a hang-up is seen later. */
+static void closed_watch(struct transport *t)
+{
+    struct epoll_event hangup = {.events = EPOLLRDHUP};
+    if (t->closed_fd < 0) {
+        t->closed_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (t->closed_fd < 0 || epoll_ctl(t->closed_fd, EPOLL_CTL_ADD, t->fd, &hangup))
+            return;
+        t->closed = event_new(event_get_base(t->readable), t->closed_fd, EV_READ, closed_cb, t);
+    }
+    if (t->closed)
+        event_add(t->closed, NULL);
+}
+
 /* Stops reading until it is this client's turn. */
 static void greet(struct transport *t)
 {
     t->greeted = true;
     event_del(t->readable);
-    if (t->closed)
-        event_add(t->closed, NULL);
+    closed_watch(t);
     t->events->greeted(t->owner);
 }
 
 /* A client that goes on sending what nobody wants must not cost more than it has to: the kernel
  * need not copy it (TCP), and it is not decrypted. */
-static atomic_int n_dropping; /* connections */
-
 static void drop(struct transport *t)
 {
-    static char sink[DROP_BYTES];
+    static char sink[REST_BYTES];
     ssize_t n = recv(t->fd, sink, sizeof sink, MSG_TRUNC);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+    if (n > 0)
+        rest_if_busy(t, (size_t)n);
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
         end(t, n == 0 ? TRANSPORT_EOF : TRANSPORT_FAILED);
-    } else if (t->rest) {
-        const long us = (long)DROP_PAUSE_US * atomic_load(&n_dropping);
-        struct timeval pause = {.tv_sec = us / 1000000, .tv_usec = us % 1000000};
-        event_del(t->readable);
-        evtimer_add(t->rest, &pause);
-    }
-}
-
-static void rest_cb(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    struct transport *t = arg;
-    if (t->reading && !t->ended)
-        event_add(t->readable, NULL);
 }
 
 static void readable_cb(evutil_socket_t fd, short what, void *arg)
@@ -292,12 +339,6 @@ static void writable_cb(evutil_socket_t fd, short what, void *arg)
         read_more(t);
 }
 
-static void closed_cb(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    end(arg, TRANSPORT_FAILED);
-}
-
 /* ---- the interface ------------------------------------------------------------------------ */
 
 struct transport *transport_open(struct event_base *base, int fd, struct tls_context *tls,
@@ -314,13 +355,13 @@ struct transport *transport_open(struct event_base *base, int fd, struct tls_con
                             .tls = tls,
                             .write_timeout_ms = write_timeout_ms,
                             .events = events,
-                            .owner = owner};
+                            .owner = owner,
+                            .closed_fd = -1};
     t->input = evbuffer_new();
     t->output = evbuffer_new();
     t->readable = event_new(base, fd, EV_READ | EV_PERSIST, readable_cb, t);
     t->writable = event_new(base, fd, EV_WRITE | EV_PERSIST, writable_cb, t);
-    if (event_base_get_features(base) & EV_FEATURE_EARLY_CLOSE)
-        t->closed = event_new(base, fd, EV_CLOSED, closed_cb, t);
+    t->rest = evtimer_new(base, rest_cb, t);
     if (!t->input || !t->output || !t->readable || !t->writable) {
         transport_close(t);
         return NULL;
@@ -340,9 +381,10 @@ void transport_close(struct transport *t)
     event_release(t->readable);
     event_release(t->writable);
     event_release(t->closed);
+    if (t->closed_fd >= 0)
+        close(t->closed_fd);
     event_release(t->rest);
-    if (t->drops)
-        atomic_fetch_sub(&n_dropping, 1);
+    rest_end(t);
     if (t->ssl) {
         ERR_clear_error();
         if (t->stage == OPEN && !t->broken && evbuffer_get_length(t->output) == 0)
@@ -373,14 +415,14 @@ void transport_read(struct transport *t, bool on)
     if (t->ended || t->reading == on)
         return;
     t->reading = on;
-    if (on)
+    if (on && !t->rests)
         event_add(t->readable, NULL);
-    else
+    else if (!on)
         event_del(t->readable);
-    if (t->closed && on)
-        event_del(t->closed);
+    if (!on)
+        closed_watch(t);
     else if (t->closed)
-        event_add(t->closed, NULL);
+        event_del(t->closed);
 }
 
 void transport_write(struct transport *t, const char *bytes, size_t len)
@@ -410,10 +452,6 @@ void transport_end_output(struct transport *t)
         SSL_shutdown(t->ssl);
     }
     shutdown(t->fd, SHUT_WR);
-    if (!t->drops)
-        atomic_fetch_add(&n_dropping, 1);
-    if (!t->rest)
-        t->rest = evtimer_new(event_get_base(t->readable), rest_cb, t);
     t->drops = true;
     t->read_needs_write = false;
 }
