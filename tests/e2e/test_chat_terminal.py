@@ -270,8 +270,8 @@ def test_the_default_model_answers(tmp_path, terminal):  # noqa: F811
     end = t.wait_for(PROMPT, at)
     rows = t.screen(at).rows
     assert max(map(len, rows)) <= 59 and len(rows) > 4
-    words = " ".join(rows[1:-1]).replace("[max_tokens reached]", "").split()
-    assert words == done.stdout.decode().split()
+    answer = " ".join(rows[:-1]).split(question)[-1]  # on a busy machine it may begin in the first row
+    assert answer.replace("[max_tokens reached]", "").split() == done.stdout.decode().split()
     t.type("/regen\r")
     t.wait_for(PROMPT, end)
     t.type("\x04")
