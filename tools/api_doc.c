@@ -453,7 +453,7 @@ static void keys_print(void)
         "must be\n"
         "loopback, and there must be no field that a proxy adds (`Forwarded`, `X-Forwarded-For`, "
         "`Via`,\n"
-        "...). Not every proxy adds one, so give an admin key to a server behind a proxy. Others "
+        "...), nor HTTP/1.0. Not every proxy adds a field, so require keys behind a proxy. Others "
         "get 403\n"
         "from admins' routes.\n"
         "\n"

@@ -64,7 +64,8 @@ static const struct option serve_options[] = {
     LIST("api-key-file", &api_key_files, "FILE",
          "file of keys and settings, or sha256:DIGESTs (printf %s KEY | sha256sum); repeatable"),
     STRING("admin-key", &admin_key, "KEY",
-           "key of an admin, who may inspect and clear the cache and read /stats"),
+           "key of an admin, who may inspect and clear the cache and read /stats; all other "
+           "requests then need a key, too"),
     STRING("limits", &limits, "LIMITS",
            "default of each key, or each address if there are no keys: requests-per-minute=60,..."),
     FLAG("share-cache", &server.share_cache,

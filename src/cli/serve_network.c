@@ -32,11 +32,13 @@ const struct option serve_network_options[] = {
     UINT("port", &port, "PORT", 0, 65535, "port to listen on (default 8080; 0: any free one)"),
     STRING("addr", &address, "HOST:PORT", "host and port in one: :8080 or 0.0.0.0:8080"),
     LIST("listen", &listen_addresses, "ADDRESS",
-         "another address to listen on: HOST:PORT, :PORT or unix:PATH; repeatable"),
+         "address to listen on: HOST:PORT, :PORT or unix:PATH; repeatable; replaces the default "
+         "address, and adds to --host and --port"),
     STRING("socket-mode", &socket_mode, "MODE",
            "who may connect to Unix sockets, as permissions of the file (default 0660)"),
     STRING("tls-cert ssl-cert-file", &tls_cert, "FILE",
-           "speak HTTPS with this certificate (PEM, followed by its chain); needs --tls-key"),
+           "speak HTTPS with this certificate (PEM, followed by its chain), but not on Unix sockets; "
+           "needs --tls-key"),
     STRING("tls-key ssl-key-file", &tls_key, "FILE",
            "private key of --tls-cert (PEM, unencrypted)"),
     UINT("max-connections", &max_connections, "N", 1, 1e5,
@@ -45,11 +47,11 @@ const struct option serve_network_options[] = {
          "most from one address or IPv6 /64; 127.0.0.1 and ::1 have no limit; 0: none (default: a "
          "quarter of all)"),
     UINT("header-timeout", &header_timeout_s, "S", 0, 1e6,
-         "seconds for a request's header, TLS handshake included; 0: any (default 15)"),
+         "seconds for a request's header, TLS handshake included; 0: no limit (default 15)"),
     UINT("body-timeout", &body_timeout_s, "S", 0, 1e6,
-         "seconds for a body; later ones must arrive at 16 KiB/s; 0: any (default 60)"),
+         "seconds for a body; later ones must arrive at 16 KiB/s; 0: no limit (default 60)"),
     UINT("idle-timeout", &idle_timeout_s, "S", 0, 1e6,
-         "seconds that a connection may wait for its next request; 0: any (default 75)"),
+         "seconds that a connection may wait for its next request; 0: no limit (default 75)"),
     UINT("write-timeout", &write_timeout_s, "S", 0, 1e6,
          "seconds after which a client that reads nothing is dropped; 0: never (default 60)"),
     UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request body, in MiB (default 32)"),
@@ -163,6 +165,14 @@ static int listen_on(const char *text, struct error *err)
                : 0;
 }
 
+static bool has_tcp_listener(void)
+{
+    for (size_t i = 0; i < listeners.n; i++)
+        if (!listeners.items[i].is_unix)
+            return true;
+    return false;
+}
+
 static int listeners_open(struct error *err)
 {
     int n_passed = service_take_sockets();
@@ -185,7 +195,13 @@ int serve_network_open(struct server_options *server, struct error *err)
     if (tls_cert && tls_context_open(&server->tls, tls_cert, tls_key, err))
         return -1;
     server->listeners = &listeners;
-    return listeners_open(err);
+    if (listeners_open(err))
+        return -1;
+    if (server->tls && !has_tcp_listener())
+        return error_set(err, ERROR_INPUT,
+                         "--tls-cert has no effect on Unix sockets: remove it, or add --listen "
+                         "HOST:PORT");
+    return 0;
 }
 
 void serve_network_close(struct server_options *server)

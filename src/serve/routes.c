@@ -425,7 +425,7 @@ static int check_admin(const struct api *api, const struct requester *who, struc
             ? "this request needs an admin's key (--admin-key, or role=admin in a key file)"
             : "only an admin may do this. Without keys, that is who asks from the server's own "
               "machine, not through a proxy, while the server listens only there; else start the "
-              "server with --admin-key");
+              "server with --admin-key, and give its clients keys, too");
 }
 
 /* Finds out who sends the request, and whether they may use the route. If the path does not exist

@@ -19,10 +19,17 @@ static atomic_int numbers[DEADLY - 1];
 static int n_given;
 static int fd = -1;
 
+/* The signal blocks itself while it is handled. The first process of a container survives signals
+ * that it does not handle, so it exits. */
 static void die_of(int number)
 {
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, number);
     signal(number, SIG_DFL);
-    raise(number); /* it is blocked until the handler returns */
+    pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+    raise(number);
+    _exit(128 + number);
 }
 
 static void on_signal(int number)
@@ -33,7 +40,6 @@ static void on_signal(int number)
     if (!atomic_load(&is_serving)) {
         (void)!write(STDERR_FILENO, message, sizeof message - 1);
         die_of(number);
-        return;
     }
     const int n = atomic_fetch_add(&n_caught, 1);
     if (n < DEADLY - 1)

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from test_http import talk
 from test_keys import bearer, chat
 
 ADMINS = [("GET", "/v1/cache"), ("GET", "/v1/cache/tree"), ("DELETE", "/v1/cache"), ("GET", "/stats"),
@@ -29,6 +30,12 @@ def test_who_asks_from_this_machine(mock):
         assert chat(mock, {field: "x"}) == 200
     error = json.loads(mock.get("/stats", {"Via": "1.1 x"})[2])["error"]
     assert error["type"] == "permission_error" and "--admin-key" in error["message"]
+
+
+def test_an_old_nginx_makes_nobody_an_admin(mock):
+    for version, expected in ((b"1.1", 200), (b"1.0", 403)):
+        request = b"GET /stats HTTP/%s\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n" % version
+        assert talk(mock, request)[0] == expected
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -130,6 +131,22 @@ def test_requests_get_503_while_the_model_is_loaded(tmp_path):
     loading = [json.loads(body) for status, body in seen if status == 503]
     assert loading and loading[0]["error"]["message"] == "Loading model", seen
     assert seen[-1][0] == 200, seen
+
+
+@needs_model
+@pytest.mark.skipif(subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode != 0,
+                    reason="this user may not make a PID namespace")
+def test_the_first_process_of_a_container_can_be_stopped_while_it_loads(tmp_path):
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", RADISH + "-debug", "serve",
+                                    "-m", MODEL, "--port", "0", "--cache-size", "64MiB"], stderr=log)
+    deadline = time.monotonic() + 60
+    while b"loading" not in (tmp_path / "log").read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+        os.kill(int(children.read()), signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert (tmp_path / "log").read_bytes().endswith(b"radish: stopped before the model was loaded\n")
 
 
 @needs_model

@@ -210,6 +210,10 @@ def test_certificates_that_cannot_be_used(authority, files, tmp_path):
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"secret")))
     assert "is encrypted" in serve_fails("--tls-cert", cert, "--tls-key", str(encrypted))
+    on_unix = subprocess.run([os.path.join(BUILD, "radish"), "serve", "--engine", "mock", "--host",
+                              str(tmp_path / "a.sock"), "--tls-cert", cert, "--tls-key", key],
+                             capture_output=True, text=True, timeout=60)
+    assert on_unix.returncode in (1, 2) and "--tls-cert has no effect on Unix" in on_unix.stderr
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     assert "has no certificate" in serve_fails("--tls-cert", str(empty), "--tls-key", key)

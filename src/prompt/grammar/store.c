@@ -119,7 +119,7 @@ static bool is_clients_first(const struct grammar_store *s, const struct entry *
 /* With the lock held: whether one more grammar of the client may be in use. */
 static bool has_room(const struct grammar_store *s, const struct entry *made)
 {
-    size_t n_held = made->bytes, n_own = made->bytes, n_clients = 1;
+    size_t n_held = made->bytes, n_own = n_held, n_clients = 1;
     for (const struct entry *e = s->first; e; e = e->next) {
         if (!e->n_holders)
             continue;

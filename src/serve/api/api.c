@@ -58,9 +58,12 @@ static const char *key_of(const struct http_parser *p)
     return http_parser_field(p, "x-api-key");
 }
 
-/* Fields that reverse proxies add, to tell for whom they ask. */
+/* Reverse proxies add fields to tell for whom they ask. nginx adds none by default, but before 1.29.7
+ * it speaks HTTP/1.0, as browsers, SDKs and curl do not. */
 static bool is_forwarded(const struct http_parser *p)
 {
+    if (p->minor_version == 0)
+        return true;
     static const char *const fields[] = {
         "forwarded",          "via",         "x-forwarded-for",  "x-forwarded-host",
         "x-forwarded-proto",  "x-real-ip",   "x-forwarded-port", "x-forwarded-server",

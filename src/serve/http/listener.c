@@ -18,9 +18,13 @@ enum { BACKLOG = 511 };
 
 static int bind_failed(const char *host, uint16_t port, struct error *err)
 {
-    return error_set(
-        err, ERROR_IO, "cannot listen on %s port %u: %s%s", host, port, strerror(errno),
-        errno == EADDRINUSE ? "; use another --port, or stop the program that uses this one" : "");
+    const char *advice =
+        errno == EADDRINUSE ? "; use another --port, or stop the program that uses this one"
+        : errno == EACCES
+            ? "; only root may use a port below 1024, or systemd, which can pass the socket on"
+            : "";
+    return error_set(err, ERROR_IO, "cannot listen on %s port %u: %s%s", host, port,
+                     strerror(errno), advice);
 }
 
 /* The standard streams' descriptors stay free, even if they are closed. */
@@ -117,13 +121,14 @@ static int stale_remove(const struct sockaddr_un *at, struct error *err)
                          "cannot listen on unix:%s: this file exists and is not a socket",
                          at->sun_path);
     int fd = socket_make(AF_UNIX);
-    int rc = connect(fd, (const struct sockaddr *)at, sizeof *at);
-    bool is_stale = rc && errno == ECONNREFUSED;
+    int failure = connect(fd, (const struct sockaddr *)at, sizeof *at) ? errno : 0;
     close(fd);
-    if (is_stale && unlink(at->sun_path) == 0)
+    if (failure == ECONNREFUSED)
+        failure = unlink(at->sun_path) ? errno : ECONNREFUSED;
+    if (failure == ECONNREFUSED)
         return 0;
     return error_set(err, ERROR_IO, "cannot listen on unix:%s: %s", at->sun_path,
-                     is_stale ? strerror(errno) : "another program listens there");
+                     failure ? strerror(failure) : "another program listens there");
 }
 
 int http_listen_unix(struct http_listeners *ls, const char *path, mode_t mode, struct error *err)
