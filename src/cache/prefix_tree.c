@@ -365,13 +365,26 @@ void prefix_tree_lock(struct prefix_tree *t, node_id node)
     lock_path(t, node, NODE_NONE);
 }
 
-uint32_t prefix_tree_own_pages(const struct prefix_tree *t, node_id node)
+/* What several locks share is counted only once the last of them is gone, so it takes real counts.
+ * The nodes stay out of the lists meanwhile, and nobody else looks. */
+uint32_t prefix_tree_evictable_without(struct prefix_tree *t, const node_id *nodes, uint32_t n,
+                                       const struct tree_match *kept)
 {
-    uint32_t n = 0;
-    assert(node != NODE_NONE && t->nodes[node].locks > 0);
-    for (; !node_is_root(t, node) && t->nodes[node].locks == 1; node = t->nodes[node].parent)
-        n += t->nodes[node].length;
-    return n;
+    uint32_t n_pages = t->stats.n_evictable, beyond = kept->beyond;
+    assert(kept->length == 0 || kept->version == t->version);
+    for (uint32_t i = 0; i < n; i++) {
+        for (node_id x = nodes[i]; !node_is_root(t, x); x = t->nodes[x].parent) {
+            assert(t->nodes[x].locks > 0);
+            t->nodes[x].locks--;
+            n_pages += t->nodes[x].locks == 0 ? t->nodes[x].length : 0;
+        }
+    }
+    for (node_id x = kept->node; !node_is_root(t, x); x = t->nodes[x].parent, beyond = 0)
+        n_pages -= t->nodes[x].locks == 0 ? t->nodes[x].length - beyond : 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (node_id x = nodes[i]; !node_is_root(t, x); x = t->nodes[x].parent)
+            t->nodes[x].locks++;
+    return n_pages;
 }
 
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)

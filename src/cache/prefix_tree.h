@@ -161,8 +161,11 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
 void prefix_tree_lock(struct prefix_tree *t, node_id node);
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns);
 
-/* Pages of a locked node's path that nobody else locks: unlocking it makes them evictable. */
-uint32_t prefix_tree_own_pages(const struct prefix_tree *t, node_id node);
+/* The pages that eviction could free if these `n` locks were removed together and the match, which
+ * must be up to date, were locked. A node may be there several times, once for each lock. Leaves
+ * the locks as they were. */
+uint32_t prefix_tree_evictable_without(struct prefix_tree *t, const node_id *nodes, uint32_t n,
+                                       const struct tree_match *kept);
 
 /* Pins the path of a locked node until `until_ns`: its pages are evicted only when nothing
  * unpinned is left. Tenants have equal shares of max_pinned pages and of the number of pins, and

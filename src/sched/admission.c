@@ -276,7 +276,7 @@ static bool evict_for(struct scheduler *s, uint32_t n_pages)
 }
 
 /* Locks the cached prefix of a sequence and ensures that there are pages for the rest. If there are
- * not enough, returns false and holds nothing. */
+ * not enough, returns false and holds nothing; the match is up to date then too. */
 static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id *node,
                              struct tree_match *m)
 {
@@ -302,6 +302,7 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
     if (!has_room || !evict_for(s, want)) {
         if (*node != NODE_NONE)
             prefix_tree_unlock(tree, *node, s->now_ns);
+        *m = prefix_tree_match(tree, seq->ns, seq->tokens, most);
         return false;
     }
     if (!seq->is_started) {
@@ -312,25 +313,26 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
     return true;
 }
 
-static enum admission try_admit(struct scheduler *s, struct sequence *seq)
+/* Fills in what the tree has of the sequence. */
+static enum admission try_admit(struct scheduler *s, struct sequence *seq, struct tree_match *m)
 {
-    struct tree_match m = {0};
     node_id node = NODE_NONE;
+    *m = (struct tree_match){0};
     if (uses_tree(seq)) {
         uint64_t start_ns = op_times_start(s->cache.times);
-        m = prefix_tree_match(s->cache.tree, seq->ns, seq->tokens, most_matched(seq));
+        *m = prefix_tree_match(s->cache.tree, seq->ns, seq->tokens, most_matched(seq));
         op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
-        if (falls_asleep(s, seq, m.length))
+        if (falls_asleep(s, seq, m->length))
             return ASLEEP;
     }
-    seq->n_wanted = pages_to_start(seq) - m.length;
-    if (s->n_running == s->options.max_seqs || s->is_evicting || !has_pages(s, seq->n_wanted) ||
+    const uint32_t want = pages_to_start(seq) - m->length;
+    if (s->n_running == s->options.max_seqs || s->is_evicting || !has_pages(s, want) ||
         !window_has_room(s, seq, false) || seq->refused_at == s->n_releases)
         return REFUSED;
-    if (uses_tree(seq) ? !lock_and_reclaim(s, seq, &node, &m) : !evict_for(s, seq->n_wanted))
+    if (uses_tree(seq) ? !lock_and_reclaim(s, seq, &node, m) : !evict_for(s, want))
         return REFUSED;
-    seq->fork_point = m.walked > m.length ? m.walked : 0;
-    start_running(s, seq, node, m.length);
+    seq->fork_point = m->walked > m->length ? m->walked : 0;
+    start_running(s, seq, node, m->length);
     return ADMITTED;
 }
 
@@ -348,23 +350,12 @@ static bool is_computed_now(const struct scheduler *s, const struct sequence *se
     return s->is_flying && seq->n_rows > 0;
 }
 
-/* Pages that can be taken once the sequence has stopped: not those of a prefix that others run
- * with. */
-static uint32_t pages_given_up(const struct scheduler *s, const struct sequence *seq)
-{
-    const uint32_t n_private = seq->n_reserved - seq->n_inserted;
-    return seq->node == NODE_NONE ? n_private
-                                  : n_private + prefix_tree_own_pages(s->cache.tree, seq->node);
-}
-
 /* Marks the running sequences that yield to this one: those that are parked, which cannot use what
- * they hold, and the youngest of a tenant or client that runs more than its share. Whether it would
- * get its place and its pages then. */
-static bool yielding_suffice(struct scheduler *s, const struct sequence *seq)
+ * they hold, and the youngest of a tenant or client that runs more than its share. Returns how many
+ * there are. */
+static uint32_t mark_yielding(struct scheduler *s, const struct sequence *seq)
 {
-    uint64_t n_pages = (uint64_t)s->cache.pool.n_free +
-                       prefix_tree_stats(s->cache.tree)->n_evictable;
-    uint32_t n_excess, n_left = s->n_running;
+    uint32_t n_excess, n_yielding = 0;
     const struct share *most = shares_find_excess(s->running, s->n_running, seq, &n_excess);
     for (uint32_t i = s->n_running; i-- > 0;) {
         struct sequence *other = s->running[i];
@@ -372,10 +363,35 @@ static bool yielding_suffice(struct scheduler *s, const struct sequence *seq)
                                (other->tenant == most || other->client == most);
         other->yields = is_excess || sequence_is_parked(other);
         n_excess -= is_excess;
-        n_left -= other->yields;
-        n_pages += other->yields ? pages_given_up(s, other) : 0;
+        n_yielding += other->yields;
     }
-    return n_left < s->n_running && n_pages >= seq->n_wanted && window_has_room(s, seq, true);
+    return n_yielding;
+}
+
+/* Pages that can be taken once those that yield have stopped: not those of a prefix that others run
+ * with, or that the newcomer has in common with them. */
+static uint64_t pages_without_yielding(struct scheduler *s, const struct tree_match *m)
+{
+    uint64_t n_pages = s->cache.pool.n_free;
+    uint32_t n_nodes = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct sequence *other = s->running[i];
+        if (!other->yields)
+            continue;
+        n_pages += other->n_reserved - other->n_inserted;
+        if (other->node != NODE_NONE)
+            s->yielding[n_nodes++] = other->node;
+    }
+    return n_pages + prefix_tree_evictable_without(s->cache.tree, s->yielding, n_nodes, m);
+}
+
+/* Whether the sequence, which matches `m`, would get its place and its pages if all stopped that
+ * yield to it. */
+static bool yielding_suffice(struct scheduler *s, const struct sequence *seq,
+                             const struct tree_match *m)
+{
+    return mark_yielding(s, seq) > 0 && window_has_room(s, seq, true) &&
+           pages_without_yielding(s, m) >= pages_to_start(seq) - m->length;
 }
 
 /* Parked ones first, then the youngest. */
@@ -391,9 +407,9 @@ static struct sequence *pick_yielding(const struct scheduler *s)
 /* Admits a sequence, preempting others that yield to it if necessary. */
 static enum admission admit_one(struct scheduler *s, struct sequence *seq)
 {
-    for (;;) {
-        enum admission result = try_admit(s, seq);
-        if (result != REFUSED || s->is_evicting || !yielding_suffice(s, seq))
+    for (struct tree_match m;;) {
+        enum admission result = try_admit(s, seq, &m);
+        if (result != REFUSED || s->is_evicting || !yielding_suffice(s, seq, &m))
             return result;
         preempt(s, pick_yielding(s));
     }

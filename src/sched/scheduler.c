@@ -28,8 +28,9 @@ static int open_buffers(struct scheduler *s, struct error *err)
     s->outputs = calloc(n_seqs, sizeof *s->outputs);
     s->logits = calloc((size_t)n_seqs * n_vocab, sizeof *s->logits);
     s->needs = calloc(n_seqs, sizeof *s->needs);
+    s->yielding = calloc(n_seqs, sizeof *s->yielding);
     if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->outputs ||
-        !s->logits || !s->needs)
+        !s->logits || !s->needs || !s->yielding)
         return error_set(err, ERROR_MEMORY, "no memory to schedule %u sequences", n_seqs);
     return sampler_open(&s->sampler, n_vocab, s->limit, err);
 }
@@ -61,6 +62,7 @@ static void close_buffers(struct scheduler *s)
     free(s->outputs);
     free(s->logits);
     free(s->needs);
+    free(s->yielding);
     free(s->ends);
 }
 

@@ -93,7 +93,6 @@ struct sequence {
     uint32_t n_found;     /* what the tree had when it first slept for a flight; else UINT32_MAX */
 
     bool yields;         /* gives way to the one being admitted, if that needs its place */
-    uint32_t n_wanted;   /* pages it needed when admission was last tried */
     uint64_t refused_at; /* n_releases when it was refused: unchanged, it would be refused again */
     uint32_t n_rows;     /* in the step being planned, */
     uint32_t most_rows;  /* and the most there may be */

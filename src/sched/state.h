@@ -49,6 +49,7 @@ struct scheduler {
     bool is_lost;            /* the device is lost, and everything on it */
     uint32_t n_losses;       /* device losses since a request last ended */
     struct side_need *needs; /* [max_seqs] scratch space for evictions */
+    node_id *yielding;       /* [max_seqs] scratch space for admission */
     struct sampler *sampler;
     int32_t *ends; /* [n_ends] the end tokens */
     uint32_t n_ends;

@@ -948,6 +948,19 @@ void naive_withdraw(struct naive *m, int top)
 
 /* ---- counting ---- */
 
+uint32_t naive_evictable_without(struct naive *m, const int *ats, uint32_t n, int kept)
+{
+    struct tree_stats stats;
+    naive_lock(m, kept, 1);
+    for (uint32_t i = 0; i < n; i++)
+        naive_lock(m, ats[i], -1);
+    naive_count(m, &stats);
+    for (uint32_t i = 0; i < n; i++)
+        naive_lock(m, ats[i], 1);
+    naive_lock(m, kept, -1);
+    return stats.n_evictable;
+}
+
 void naive_count(const struct naive *m, struct tree_stats *out)
 {
     *out = m->went;

@@ -133,6 +133,9 @@ int naive_withdraw_top(const struct naive *m, int at, uint32_t depth);
 void naive_withdraw(struct naive *m, int top);
 void naive_keep_cap(struct naive *m, int root, uint64_t now_ns);
 
+/* The pages that could be evicted if the positions `ats` each had one lock less, and the path of
+ * `kept` (or NOWHERE) were locked. */
+uint32_t naive_evictable_without(struct naive *m, const int *ats, uint32_t n, int kept);
 /* Counted from nothing; `went` is copied. */
 void naive_count(const struct naive *m, struct tree_stats *out);
 /* Whether the tree must keep a node that ends at this position. */

@@ -701,6 +701,7 @@ static void check_laws(struct world *w)
         check_outline(w);
     if (w->totals.n_steps % (CHECK_TREE_EVERY * w->config->check_every))
         return;
+    check_evictable(w);
     CHECK(prefix_tree_check(w->tree));
     CHECK(page_pool_check(&w->pool));
     for (uint32_t i = 0; i < w->config->n_sides; i++)

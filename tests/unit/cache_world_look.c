@@ -1,6 +1,8 @@
 /* Looking into the tree and into the model: lists, outlines, explanations; see cache_world.h. */
 #include "cache_world_parts.h"
 
+#include "cache/tree_node.h"
+
 enum { NEVER_FORGOTTEN = 100 };
 
 /* An entry describes the node that ends at a position correctly. */
@@ -118,6 +120,34 @@ void check_outline(struct world *w)
         want += level <= max_level;
     }
     CHECK_INT(n, want);
+}
+
+/* Draws from numbers of its own, so that the world goes on as without it. */
+void check_evictable(struct world *w)
+{
+    const uint64_t random = w->random;
+    w->random = hash_mix(random);
+    const struct query *q = make_query(w, false);
+    const struct tree_match m = prefix_tree_match(w->tree, q->ns, q->tokens, q->n);
+    node_id nodes[MAX_HANDLES];
+    int ats[MAX_HANDLES], root = naive_root(&w->naive, q->ns), kept = root;
+    uint32_t n = 0, length;
+    bool all = below(w, 2);
+    for (uint32_t i = 0; i < w->n_handles; i++) {
+        if (!all && below(w, 2))
+            continue;
+        nodes[n] = w->handles[i].node;
+        ats[n++] = w->handles[i].at;
+    }
+    if (root != NOWHERE)
+        kept = naive_find(&w->naive, root, q->tokens, q->n, &length);
+    CHECK_INT(prefix_tree_evictable_without(w->tree, nodes, n, &m),
+              naive_evictable_without(&w->naive, ats, n, kept));
+    for (uint32_t i = 0; i < w->n_handles; i++)
+        CHECK_INT(w->tree->nodes[w->handles[i].node].locks,
+                  w->naive.positions[w->handles[i].at].locks);
+    query_end(w);
+    w->random = random;
 }
 
 /* ---- explanations ---- */

@@ -58,5 +58,7 @@ struct tree_match match_early(struct world *w, const struct query *q);
 void check_list(struct world *w);
 void check_outline(struct world *w);
 void do_explain(struct world *w);
+/* The tree knows what it could evict if some handles were gone and a query had one. */
+void check_evictable(struct world *w);
 
 #endif

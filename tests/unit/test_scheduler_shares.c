@@ -218,6 +218,61 @@ TEST(scheduler_shares, nobody_yields_if_that_does_not_help)
     world_close(&w);
 }
 
+/* Opens a world of few pages, with one request of client (1, 1) that runs, and then more of it, all
+ * with one prompt of `n_same` tokens, but for the last. */
+static void share_prompt(struct world *w, uint32_t n_pages, uint32_t window, uint32_t n_same,
+                         uint32_t n_seqs)
+{
+    world_open(w, 8, 100);
+    fixture_close(&w->fixture);
+    w->options.n_pages = n_pages;
+    w->options.n_window_pages = n_pages;
+    mock_set_window(&w->options.mock, window);
+    fixture_open(&w->fixture, &w->options);
+    ask_many(w, 1, 1, 1, 200);
+    step(w, 1);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        struct client *c = ask(w, 1, 1, n_same, 200);
+        memcpy(c->prompt, w->clients[1]->prompt, (n_same - 1) * sizeof *c->prompt);
+        CHECK_INT(submit(w, c), SUBMIT_OK);
+    }
+    for (uint32_t i = 0; i < 50 && n_running(w, 1, 1) < 1 + n_seqs; i++)
+        step(w, 1);
+    CHECK_INT(n_running(w, 1, 1), 1 + n_seqs);
+}
+
+/* If all who use a prompt yield, its pages can be taken too. */
+TEST(scheduler_shares, those_who_share_a_prompt_yield_together)
+{
+    for (uint32_t window = 0; window <= 40; window += 40) {
+        struct world w;
+        share_prompt(&w, 800, window, 400, 4);
+        CHECK_INT(submit(&w, ask(&w, 2, 1, 500, 5)), SUBMIT_OK);
+        step(&w, 1);
+        CHECK_INT(n_running(&w, 2, 1), 1);
+        CHECK_INT(n_running(&w, 1, 1), 1);
+        CHECK_INT(fixture_stats(&w.fixture).preempted, 4);
+        world_close(&w);
+    }
+}
+
+/* The newcomer keeps that prompt in use if it is its own too. */
+TEST(scheduler_shares, nobody_yields_a_prompt_that_stays_in_use)
+{
+    enum { N_SAME = 400 };
+    struct world w;
+    share_prompt(&w, 1000, 0, N_SAME, 4);
+    struct client *large = ask(&w, 1, 2, 940, 5);
+    memcpy(large->prompt, w.clients[1]->prompt, (N_SAME - 1) * sizeof *large->prompt);
+    CHECK_INT(submit(&w, large), SUBMIT_OK);
+    step(&w, 5);
+    CHECK_INT(n_running(&w, 1, 1), 5);
+    CHECK_INT(fixture_stats(&w.fixture).preempted, 0);
+    fixture_run(&w.fixture, w.clients, w.n);
+    CHECK_INT(large->finish, FINISH_LENGTH);
+    world_close(&w);
+}
+
 TEST(scheduler_shares, nobody_makes_room_for_those_who_have_left)
 {
     struct world w;

@@ -1,6 +1,8 @@
 /* The store of compiled grammars. Workers take grammars, the event loop returns them; a mutex
- * protects the list, which is short. Two workers may compile the same grammar at the same time: the
- * second to finish finds the first one's and drops its own. */
+ * protects the list, which is short. Careful: a worker may have so low a priority that it hardly
+ * runs, and the event loop waits for the mutex, so nothing large is freed under it. Two workers may
+ * compile the same grammar at the same time: the second to finish finds the first one's and drops
+ * its own. */
 #include "prompt/grammar/store.h"
 
 #include <assert.h>
@@ -92,9 +94,11 @@ static struct entry *entry_hold(struct grammar_store *s, const char *key, size_t
     return NULL;
 }
 
-/* With the lock held: makes room. Entries in use stay, even if they exceed the limit. */
-static void store_trim(struct grammar_store *s)
+/* With the lock held: makes room. Entries in use stay, even if they exceed the limit. Returns those
+ * that went, for entries_free. */
+static struct entry *store_trim(struct grammar_store *s)
 {
+    struct entry *gone = NULL;
     for (struct entry *e = s->last, *prev;
          e && (s->used_bytes > s->max_bytes || s->n_entries > MAX_ENTRIES); e = prev) {
         prev = e->prev;
@@ -103,7 +107,18 @@ static void store_trim(struct grammar_store *s)
         s->used_bytes -= e->bytes;
         s->n_entries--;
         entry_unlink(s, e);
-        entry_free(e);
+        e->next = gone;
+        gone = e;
+    }
+    return gone;
+}
+
+/* Without the lock. */
+static void entries_free(struct entry *gone)
+{
+    for (struct entry *next; gone; gone = next) {
+        next = gone->next;
+        entry_free(gone);
     }
 }
 
@@ -217,8 +232,9 @@ const struct grammar *grammar_store_take(struct grammar_store *s, const char *ke
         entry_link_first(s, made);
     }
     given = entry_give(found ? found : made, source, err);
-    store_trim(s);
+    struct entry *gone = store_trim(s);
     pthread_mutex_unlock(&s->lock);
+    entries_free(gone);
     if (found)
         entry_free(made);
     return given;
@@ -234,6 +250,7 @@ void grammar_store_leave(struct grammar_store *s, const struct grammar *g)
         e = e->next;
     assert(e->n_holders > 0);
     e->n_holders--;
-    store_trim(s);
+    struct entry *gone = store_trim(s);
     pthread_mutex_unlock(&s->lock);
+    entries_free(gone);
 }
