@@ -37,8 +37,8 @@ const struct option serve_network_options[] = {
     STRING("socket-mode", &socket_mode, "MODE",
            "who may connect to Unix sockets, as permissions of the file (default 0660)"),
     STRING("tls-cert ssl-cert-file", &tls_cert, "FILE",
-           "speak HTTPS with this certificate (PEM, followed by its chain), but not on Unix sockets; "
-           "needs --tls-key"),
+           "speak HTTPS with this certificate (PEM, then its chain), except on Unix sockets; needs "
+           "--tls-key"),
     STRING("tls-key ssl-key-file", &tls_key, "FILE",
            "private key of --tls-cert (PEM, unencrypted)"),
     UINT("max-connections", &max_connections, "N", 1, 1e5,

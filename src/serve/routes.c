@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "serve/api_cache.h"
 #include "serve/api_llama.h"
@@ -439,6 +440,7 @@ static int check_requester(struct api *api, struct http_exchange *x, const struc
         return 0;
     if (api_identify(api, x, e))
         return -1;
+    http_set_client(x, hash_pair(who->tenant, who->client));
     if ((flags & ROUTE_ADMIN) || ((flags & ROUTE_OWN) && !who->tenant))
         return check_admin(api, who, e);
     return 0;
@@ -620,6 +622,11 @@ static void on_hangup(void *context, struct http_exchange *x)
     cache_answer_hangup(context, x);
 }
 
+static bool on_withdraw(void *context, struct http_exchange *x)
+{
+    return completion_withdraw(context, x);
+}
+
 static void on_over(void *context, struct http_exchange *x, const struct http_outcome *outcome)
 {
     struct api *api = context;
@@ -637,6 +644,7 @@ struct http_handler api_handler(struct api *api, void (*drained)(void *context))
                                  .refused = on_refused,
                                  .room = on_room,
                                  .hangup = on_hangup,
+                                 .withdraw = on_withdraw,
                                  .drained = drained,
                                  .over = on_over};
 }

@@ -386,12 +386,12 @@ int server_run(const struct server_options *options, struct error *err)
         return error_set(err, ERROR_MEMORY, "no memory for the server");
     s->wake_fd = -1;
     api_init(&s->api, options);
-    /* A connection has one request at a time, so the workers' queue is never full for long. */
+    /* A connection has one job at a time, and jobs of those that hung up may still be running. */
     if (loop_open(s, err) || tenants_begin(s, err) || grammars_begin(s, err) ||
         scheduler_begin(s, err) ||
         (!options->no_token_replay && replay_store_open(&s->api.replay, REPLAY_BYTES, err)) ||
-        workers_open(&s->api.workers, options->n_workers, options->max_connections, wake_loop, s,
-                     err) ||
+        workers_open(&s->api.workers, options->n_workers, 2 * options->max_connections, wake_loop,
+                     s, err) ||
         http_begin(s, err)) {
         server_close(s);
         return -1;

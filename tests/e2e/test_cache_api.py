@@ -304,7 +304,7 @@ def test_a_hurried_stop_leaves_nothing_behind(start):
         connection.sendall(request)
         while server.stats()["running"] == 0:
             time.sleep(0.01)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGTERM, signal.SIGINT):
         server.send_signal(number)
     assert server.process.wait(60) == 0
     for connection in connections:

@@ -23,6 +23,8 @@ static void on_head(void *context, struct http_exchange *x)
     struct http_exchange **memory = http_memory(x);
     CHECK(!*memory);
     *memory = x;
+    const char *client = http_parser_field(http_request(x), "x-client");
+    http_set_client(x, client ? (uint64_t)atoi(client) : 0);
 }
 
 static void stream_more(struct site *site, struct http_exchange *x)
@@ -75,6 +77,17 @@ static void on_hangup(void *context, struct http_exchange *x)
     site->waiting = NULL;
 }
 
+static bool on_withdraw(void *context, struct http_exchange *x)
+{
+    struct site *site = context;
+    if (x != site->waiting || !site->taken.len)
+        return false;
+    http_body_freed(site->server, x, site->taken.len);
+    strbuf_free(&site->taken);
+    site->waiting = NULL;
+    return true;
+}
+
 static void on_drained(void *context)
 {
     struct site *site = context;
@@ -86,8 +99,8 @@ void site_open_as(struct site *site, struct http_options options)
     struct error err;
     log_set_level(LOG_ERROR); /* a line for each request would hide what matters */
     *site = (struct site){.base = event_base_new()};
-    struct http_handler handler = {site,    on_head,   on_request, on_refused,
-                                   on_room, on_hangup, on_drained};
+    struct http_handler handler = {site,    on_head,   on_request,  on_refused,
+                                   on_room, on_hangup, on_withdraw, on_drained};
     options.listeners = &site->listeners;
     CHECK_INT(http_listen(&site->listeners, "127.0.0.1", 0, &err), 0);
     CHECK_INT(http_server_open(&site->server, site->base, &options, &handler, &err), 0);

@@ -12,7 +12,7 @@
  * busy machine may stop it anywhere.
  *
  * The handler: /wait never answers, /stream streams pieces while there is room, /big has a large
- * answer, /status/N has that status, anything else answers "ok". */
+ * answer, /status/N has that status, anything else answers "ok". X-Client: N says who asks. */
 enum { MAX_CONNECTIONS = 4, BIG_BODY_BYTES = 16 << 20 }; /* more than a connection's buffers hold */
 #define PATIENCE_NS UINT64_C(20000000000)
 
@@ -21,6 +21,7 @@ struct site {
     struct http_listeners listeners;
     struct http_server *server;
     struct http_exchange *waiting;
+    struct strbuf taken; /* its body, if the test has taken it; withdrawn if memory is short */
     int n_heads, n_requests, n_hangups, n_rooms, n_drained;
     size_t streamed;
 };

@@ -360,9 +360,42 @@ TEST(http_server, a_taken_body_counts_until_it_is_freed)
         CHECK(strncmp(answer, freed ? "HTTP/1.1 200 " : "HTTP/1.1 503 ", 13) == 0);
         close(fd);
         if (!freed)
-            http_body_freed(site.server, body.len);
+            http_body_freed(site.server, NULL, body.len);
     }
     strbuf_free(&body);
+    site_close(&site);
+}
+
+/* A large body that waits for the handler's work makes room for somebody else's small one. */
+TEST(http_server, a_client_with_little_is_not_refused_for_one_with_much)
+{
+    struct site site;
+    static char big[80001], answer[4096];
+    site_open(&site);
+    memset(big, 'x', sizeof big - 1);
+    int first = client_open(&site), second = client_open(&site), modest = client_open(&site);
+    client_send(first,
+                "POST /wait HTTP/1.1\r\nHost: a\r\nX-Client: 1\r\nContent-Length: 80000\r\n\r\n");
+    client_send(first, big);
+    TURN_UNTIL(&site, site.waiting);
+    site.taken = http_take_body(site.waiting);
+    /* 69,999 bytes: the bodies have room for one byte more. */
+    client_send(second,
+                "POST / HTTP/1.1\r\nHost: a\r\nX-Client: 1\r\nContent-Length: 75000\r\n\r\n");
+    client_send(second, big + sizeof big - 70000);
+    turn_for(&site, 20);
+    CHECK(!has_bytes(first) && !has_bytes(second));
+    client_send(
+        modest,
+        "POST / HTTP/1.1\r\nHost: a\r\nX-Client: 2\r\nContent-Length: 10\r\n\r\n0123456789");
+    read_some(&site, modest, answer, sizeof answer);
+    CHECK(strncmp(answer, "HTTP/1.1 200 ", 13) == 0);
+    read_some(&site, first, answer, sizeof answer);
+    CHECK(strncmp(answer, "HTTP/1.1 503 ", 13) == 0);
+    CHECK(site.taken.len == 0 && !has_bytes(second));
+    close(first);
+    close(second);
+    close(modest);
     site_close(&site);
 }
 

@@ -514,15 +514,15 @@ TEST(server_chat, bounds_the_requests_that_are_being_read)
     for (int i = 0; i < LARGE; i++)
         strbuf_add(&large, "x", 1);
     strbuf_adds(&large, "'}");
-    SERVER_START(&s, "--max-connections", "2");
+    SERVER_START(&s, "--max-connections", "1");
     memory_holds(LARGE);
-    int first = server_begin_chat(&s, strbuf_str(&large), "");
-    int second = server_begin_chat(&s, strbuf_str(&large), "");
-    while (memory_n_held() < 2)
-        usleep(500);
-    close(first);
-    close(second);
-    server_await_log_times(&s, "POST " CHAT " 499", 2);
+    for (unsigned i = 1; i <= 2; i++) {
+        int fd = server_begin_chat(&s, strbuf_str(&large), "");
+        while (memory_n_held() < i)
+            usleep(500);
+        close(fd);
+        server_await_log_times(&s, "POST " CHAT " 499", i);
+    }
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1"), 429);
     CHECK_HAS(reply_at("error.message"), "too many requests are being read; try again soon");
     CHECK_STR(reply_field("retry-after"), "2");

@@ -276,7 +276,92 @@ TEST(workers, threads_put_a_greedy_client_last_while_there_are_others)
     CHECK_INT(lane_of(w, MODEST, 1), LANE_SHORT);
     CHECK_INT(lane_of(w, GREEDY, 1), LANE_LAST);
     CHECK_INT(lane_of(w, MODEST, 1), LANE_SHORT);
+    CHECK_INT(lane_of(w, GREEDY, 1), LANE_LAST);
     clock_skip_ns(6000000000u);
+    CHECK_INT(lane_of(w, MODEST, 1), LANE_SHORT);
     CHECK_INT(lane_of(w, GREEDY, 1), LANE_SHORT); /* it has rested */
+    workers_close(w);
+}
+
+/* Who was here a while ago is no reason to make others wait. */
+TEST(workers, threads_forget_company)
+{
+    enum { BUSY = 1, VISITOR = 2 };
+    struct workers *w;
+    long_jobs_open(&w, NULL, 0);
+    CHECK_INT(lane_of(w, VISITOR, 1), LANE_SHORT);
+    clock_skip_ns(6000000000u);
+    for (int i = 0; i < 60; i++)
+        lane_of(w, BUSY, 15);
+    clock_skip_ns(5100000000u); /* 0.9 s are back after 9 s */
+    CHECK_INT(lane_of(w, BUSY, 1), LANE_SHORT);
+    workers_close(w);
+}
+
+/* There is one thread, and the first job has it. */
+TEST(workers, threads_give_back_a_job_that_waits)
+{
+    static struct long_job jobs[3];
+    struct workers *w;
+    long_jobs_open(&w, jobs, 3);
+    jobs[0].n_steps = 1 << 20;
+    for (int i = 0; i < 3; i++) {
+        jobs[i].job.n_bytes = 1 << 20; /* the lane that gives 250 ms */
+        CHECK(workers_submit(w, &jobs[i].job));
+        while (i == 0 && atomic_load(&jobs[0].job.waits))
+            usleep(100);
+    }
+    CHECK(!workers_withdraw(w, &jobs[0].job)); /* it runs */
+    CHECK(workers_withdraw(w, &jobs[2].job));
+    CHECK(!workers_withdraw(w, &jobs[2].job));
+    CHECK(workers_submit(w, &jobs[2].job));
+    CHECK(workers_withdraw(w, &jobs[1].job));
+    atomic_store(&jobs[0].unwanted, true);
+    CHECK(finish(w) == &jobs[0]);
+    CHECK(finish(w) == &jobs[2]);
+    CHECK(!jobs[0].is_complete && jobs[2].is_complete && jobs[1].n_begun == 0);
+    CHECK(workers_finished(w) == NULL);
+    workers_close(w);
+}
+
+/* Withdrawn jobs make room: hanging up again and again does not fill the queue. */
+TEST(workers, threads_have_room_again_after_a_withdrawal)
+{
+    static struct long_job jobs[4];
+    struct workers *w;
+    struct error err;
+    CHECK_INT(workers_open(&w, 1, 2, wake, NULL, &err), 0);
+    for (int i = 0; i < 4; i++)
+        jobs[i] = (struct long_job){.job = {.run = run_long, .unwanted = &jobs[i].unwanted}};
+    jobs[0].n_steps = 10;
+    CHECK(workers_submit(w, &jobs[0].job));
+    while (atomic_load(&jobs[0].job.waits))
+        usleep(100);
+    CHECK(workers_submit(w, &jobs[1].job));
+    CHECK(!workers_submit(w, &jobs[2].job));
+    CHECK(workers_withdraw(w, &jobs[1].job));
+    CHECK(workers_submit(w, &jobs[3].job));
+    finish(w);
+    finish(w);
+    workers_close(w);
+}
+
+/* It would run again, with more time, if somebody still wanted it. */
+static void run_until_nobody_wants_it(struct job *job)
+{
+    run_long(job);
+    atomic_store(&((struct long_job *)job)->unwanted, true);
+}
+
+TEST(workers, threads_do_not_repeat_a_late_job_that_nobody_wants)
+{
+    static struct long_job job;
+    struct workers *w;
+    long_jobs_open(&w, &job, 1);
+    job.job.run = run_until_nobody_wants_it;
+    job.n_steps = 40;
+    CHECK(workers_submit(w, &job.job));
+    CHECK(finish(w) == &job);
+    CHECK_INT(job.n_begun, 1);
     workers_close(w);
 }

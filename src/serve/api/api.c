@@ -58,8 +58,8 @@ static const char *key_of(const struct http_parser *p)
     return http_parser_field(p, "x-api-key");
 }
 
-/* Reverse proxies add fields to tell for whom they ask. nginx adds none by default, but before 1.29.7
- * it speaks HTTP/1.0, as browsers, SDKs and curl do not. */
+/* Reverse proxies add fields to tell for whom they ask. nginx adds none by default, but
+ * before 1.29.7 it speaks HTTP/1.0, as browsers, SDKs and curl do not. */
 static bool is_forwarded(const struct http_parser *p)
 {
     if (p->minor_version == 0)

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ enum {
  * the time, is greedy. */
 #define GREEDY_SHARE 10
 #define GREEDY_NS    UINT64_C(500000000)
-#define COMPANY_NS   UINT64_C(60000000000) /* who has asked within this time is there */
+#define COMPANY_NS   UINT64_C(5000000000) /* who has asked within this time is there */
 
 /* CPU time for a job; 0: any. On a busy machine the long lane takes a quarter of a core from the
  * model, and the last lane only what nobody else needs. */
@@ -43,8 +44,8 @@ struct job_list {
 };
 
 /* Turns go round among tenants, and those of a tenant among its clients. Those that share a slot
- * share its turns. A slot's time moves on with what its jobs use, and is never behind the clock of
- * the level above, so that nobody can save up turns. */
+ * share its turns; nobody can choose with whom. A slot's time moves on with what its jobs use, and
+ * is never behind the clock of the level above, so that nobody can save up turns. */
 struct lane {
     struct job_list waiting;
     pthread_cond_t work;
@@ -64,9 +65,12 @@ struct worker {
 struct workers {
     pthread_mutex_t mutex;
     struct lane lanes[N_LANES];
-    /* A client may be busy for GREEDY_NS at once; that comes back evenly. [slot]: when all of it is
-     * back. */
-    uint64_t rested_ns[CLIENT_SLOTS];
+    /* A client may be busy for GREEDY_NS at once; that comes back evenly. [slot]: the one with the
+     * most to come back, and when all of it is back. */
+    struct busy_client {
+        uint64_t client, rested_ns;
+    } busy[CLIENT_SLOTS];
+    uint64_t secret;      /* of the hashes of clients */
     uint64_t last_client; /* a hash of who asked last */
     uint64_t company_ns;  /* when somebody else had asked last; 0: nobody has */
     struct job_list finished;
@@ -99,14 +103,9 @@ static struct tenant_slot *tenant_of(struct lane *lane, const struct job *job)
     return &lane->tenants[job->tenant % TENANT_SLOTS];
 }
 
-static uint32_t client_slot(const struct job *job)
-{
-    return (uint32_t)(hash_pair(job->tenant, job->client) % CLIENT_SLOTS);
-}
-
 static uint64_t *client_of(struct lane *lane, const struct job *job)
 {
-    return &lane->used_ns[client_slot(job)];
+    return &lane->used_ns[job->client_hash % CLIENT_SLOTS];
 }
 
 /* When it is the turn of a job's tenant, and of its client within the tenant. */
@@ -140,10 +139,11 @@ static struct job *lane_take(struct lane *lane)
             best = at;
     if (!best)
         return NULL;
-    const struct job *job = *best;
+    struct job *job = list_take(&lane->waiting, best);
     lane->now_ns = tenant_turn(lane, job);
     tenant_of(lane, job)->now_ns = client_turn(lane, job);
-    return list_take(&lane->waiting, best);
+    atomic_store(&job->waits, false);
+    return job;
 }
 
 /* A job used that much, which begins to count when it was taken. */
@@ -159,26 +159,32 @@ static void lane_charge(struct lane *lane, const struct job *job, uint64_t tenan
 /* In the last lane, a client is in nobody's way. */
 static void greed_charge(struct workers *w, const struct job *job, uint64_t used_ns)
 {
-    uint64_t *rested_ns = &w->rested_ns[client_slot(job)];
-    if (job->lane != LANE_LAST)
-        *rested_ns = max_u64(*rested_ns, clock_now_ns()) + used_ns * GREEDY_SHARE;
+    struct busy_client *busy = &w->busy[job->client_hash % CLIENT_SLOTS];
+    const uint64_t now_ns = clock_now_ns(), rest_ns = used_ns * GREEDY_SHARE;
+    if (job->lane == LANE_LAST)
+        return;
+    if (busy->client == job->client_hash)
+        busy->rested_ns = max_u64(busy->rested_ns, now_ns) + rest_ns;
+    else if (busy->rested_ns < now_ns + rest_ns)
+        *busy = (struct busy_client){job->client_hash, now_ns + rest_ns};
 }
 
 static void company_note(struct workers *w, const struct job *job)
 {
-    const uint64_t client = hash_pair(job->tenant, job->client);
     if (w->company_ns == 0 && w->last_client == 0)
-        w->last_client = client;
-    if (w->last_client != client)
+        w->last_client = job->client_hash;
+    if (w->last_client != job->client_hash)
         w->company_ns = clock_now_ns();
-    w->last_client = client;
+    w->last_client = job->client_hash;
 }
 
 /* Nobody is greedy alone: there is nobody to wait for it. */
 static bool is_greedy(const struct workers *w, const struct job *job)
 {
-    const uint64_t now_ns = clock_now_ns(), rested_ns = w->rested_ns[client_slot(job)];
-    return rested_ns > now_ns + GREEDY_NS * GREEDY_SHARE && w->company_ns &&
+    const struct busy_client *busy = &w->busy[job->client_hash % CLIENT_SLOTS];
+    const uint64_t now_ns = clock_now_ns();
+    return busy->client == job->client_hash &&
+           busy->rested_ns > now_ns + GREEDY_NS * GREEDY_SHARE && w->company_ns &&
            now_ns - w->company_ns < COMPANY_NS;
 }
 
@@ -188,8 +194,14 @@ static void lane_put(struct workers *w, struct job *job)
         job->lane = LANE_LAST;
     struct lane *lane = &w->lanes[job->lane];
     job->due_ns = clock_now_ns() + (uint64_t)job->n_bytes * NS_PER_BYTE;
+    atomic_store(&job->waits, true);
     list_push(&lane->waiting, job);
     pthread_cond_signal(&lane->work);
+}
+
+static bool is_unwanted(const struct job *job)
+{
+    return job->unwanted && atomic_load(job->unwanted);
 }
 
 /* Runs a job without the lock; true if it is finished. */
@@ -198,7 +210,7 @@ static bool job_run(struct workers *w, struct job *job, uint64_t *used_ns)
     struct task task = {.flags = {job->unwanted, &w->stopping}, .limit_ns = limits_ns[job->lane]};
     task_begin(&task);
     job->run(job);
-    return task_finish(used_ns) != TASK_LATE;
+    return task_finish(used_ns) != TASK_LATE || is_unwanted(job);
 }
 
 /* Of this thread only. If that is not allowed, the lane is as any other. */
@@ -272,6 +284,8 @@ int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,
         w->lanes[i].waiting.end = &w->lanes[i].waiting.first;
     }
     w->finished.end = &w->finished.first;
+    if (getrandom(&w->secret, sizeof w->secret, 0) < 0)
+        w->secret = clock_now_ns();
     w->max_jobs = max_jobs;
     w->wake = wake;
     w->context = context;
@@ -309,11 +323,29 @@ bool workers_submit(struct workers *w, struct job *job)
     if (room) {
         w->n_jobs++;
         job->lane = job->n_bytes > SHORT_BYTES ? LANE_LONG : LANE_SHORT;
+        job->client_hash = hash_pair(hash_pair(w->secret, job->tenant), job->client);
         company_note(w, job);
         lane_put(w, job);
     }
     pthread_mutex_unlock(&w->mutex);
     return room;
+}
+
+bool workers_withdraw(struct workers *w, struct job *job)
+{
+    pthread_mutex_lock(&w->mutex);
+    const bool waits = atomic_load(&job->waits);
+    if (waits) {
+        struct job_list *list = &w->lanes[job->lane].waiting;
+        struct job **link = &list->first;
+        while (*link != job)
+            link = &(*link)->next;
+        list_take(list, link);
+        atomic_store(&job->waits, false);
+        w->n_jobs--;
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return waits;
 }
 
 struct job *workers_finished(struct workers *w)

@@ -41,7 +41,8 @@ struct job {
     /* Set by the workers. */
     struct job *next;
     enum worker_lane lane;
-    uint64_t due_ns;
+    uint64_t due_ns, client_hash;
+    atomic_bool waits; /* for a thread: it can be withdrawn */
 };
 
 /* All threads, if there are `n_threads` for short jobs. */
@@ -53,7 +54,9 @@ int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,
 /* Stops running jobs; waiting jobs are not run. All jobs belong to their owners again. */
 void workers_close(struct workers *w);
 bool workers_submit(struct workers *w, struct job *job); /* false: there are already max_jobs */
-struct job *workers_finished(struct workers *w);         /* NULL: none at the moment */
-void workers_wake(struct workers *w);                    /* as if a job had finished */
+/* Takes back a job that waits. False: it runs or has finished, and comes back by itself. */
+bool workers_withdraw(struct workers *w, struct job *job);
+struct job *workers_finished(struct workers *w); /* NULL: none at the moment */
+void workers_wake(struct workers *w);            /* as if a job had finished */
 
 #endif

@@ -33,7 +33,7 @@ enum {
 static void body_release(struct completion *c)
 {
     strbuf_free(&c->input.body);
-    http_body_freed(c->api->http, c->input.body_bytes);
+    http_body_freed(c->api->http, c->x, c->input.body_bytes);
     c->input.body_bytes = 0;
 }
 
@@ -105,6 +105,8 @@ static void completion_abandon(struct completion *c)
 {
     c->x = NULL;
     atomic_store(&c->unwanted, true);
+    if (c->preparing && workers_withdraw(c->api->workers, &c->job))
+        c->preparing = false;
     if (c->preparing)
         return;
     cancel_live(c);
@@ -655,6 +657,17 @@ void completion_hangup(struct api *api, struct http_exchange *x)
         return;
     answer_note(c);
     completion_abandon(c);
+}
+
+bool completion_withdraw(struct api *api, struct http_exchange *x)
+{
+    struct completion *c = http_user(x);
+    if (!c || !c->preparing || !workers_withdraw(api->workers, &c->job))
+        return false;
+    c->preparing = false;
+    completion_free(c);
+    http_set_user(x, NULL);
+    return true;
 }
 
 void completion_room(struct http_exchange *x)

@@ -22,6 +22,8 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
                       enum request_kind kind);
 /* The exchange's client has hung up: stops its work. */
 void completion_hangup(struct api *api, struct http_exchange *x);
+/* Gives up a request that waits for a worker. False: it is past that. */
+bool completion_withdraw(struct api *api, struct http_exchange *x);
 /* The exchange's stream has room again. */
 void completion_room(struct http_exchange *x);
 

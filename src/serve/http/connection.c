@@ -18,6 +18,7 @@
 
 enum {
     LINGER_MS = 2000,
+    CLIENT_SLOTS = 256,
     REQUESTS_A_TURN = 8,   /* of one connection, whose next ones have arrived already */
     BODY_RATE = 16 * 1024, /* bytes a second that a late body must still grow by */
 };
@@ -64,18 +65,15 @@ void unsent_count(struct http_exchange *c)
         event_active(s->unsent_check, 0, 0);
 }
 
-/* The connection of the list that has held the most memory for the longest time: a client that
- * takes or sends a lot quickly is no trouble, and one that holds a little is not either. */
-static struct http_exchange *worst_holder(const struct http_server *s, enum waiting list)
+/* The connection that has held the most memory for the longest time: a client that takes a lot
+ * quickly is no trouble, and one that holds a little is not either. */
+static struct http_exchange *worst_reader(const struct http_server *s)
 {
     uint64_t now_ns = clock_now_ns();
     struct http_exchange *worst = NULL;
     double most = -1;
-    for (struct http_exchange *c = s->limits.lists[list].oldest; c; c = c->newer) {
-        bool is_body = list == WAITS_BODY;
-        uint64_t since_ns = is_body ? c->body_began_ns : c->unsent_since_ns;
-        double held = (double)(is_body ? c->body_bytes : c->unsent_bytes) *
-                      (double)(now_ns - since_ns + 1);
+    for (struct http_exchange *c = s->limits.lists[WAITS_READER].oldest; c; c = c->newer) {
+        double held = (double)c->unsent_bytes * (double)(now_ns - c->unsent_since_ns + 1);
         if (held > most) {
             most = held;
             worst = c;
@@ -87,7 +85,7 @@ static struct http_exchange *worst_holder(const struct http_server *s, enum wait
 void unsent_check(struct http_server *s)
 {
     struct http_exchange *c;
-    while (s->unsent_bytes > s->options.max_unsent_bytes && (c = worst_holder(s, WAITS_READER))) {
+    while (s->unsent_bytes > s->options.max_unsent_bytes && (c = worst_reader(s))) {
         log_warn("hung up on %s, which reads too slowly: more than %zu MiB of answers were unsent "
                  "(--max-unsent-mib)",
                  c->peer_text, s->options.max_unsent_bytes >> 20);
@@ -100,7 +98,7 @@ void unsent_check(struct http_server *s)
 static void drop_body(struct http_exchange *c)
 {
     strbuf_free(&c->parser.body);
-    http_body_freed(c->server, c->body_bytes);
+    http_body_freed(c->server, c, c->body_bytes);
     c->body_bytes = 0;
 }
 
@@ -108,6 +106,7 @@ static void forget_exchange(struct http_exchange *c)
 {
     drop_body(c);
     c->user = NULL;
+    c->client = 0;
     memset(c->memory, 0, sizeof c->memory);
     c->streaming = c->full = c->quiet = false;
     c->status = 0;
@@ -251,12 +250,39 @@ static size_t parse(struct http_exchange *c, struct evbuffer *input)
     return grown;
 }
 
-/* Bodies together are too large: rejects those that have held the most for the longest time. */
+static size_t held_bytes(const struct http_exchange *c)
+{
+    return c->body_bytes + c->taken_bytes;
+}
+
+/* The largest body of the client that holds most. Few clients share a slot, and nobody can choose
+ * with whom. */
+static struct http_exchange *largest_body(const struct http_server *s)
+{
+    size_t held[CLIENT_SLOTS] = {0};
+    struct http_exchange *largest = NULL;
+    for (struct http_exchange *c = s->connections; c; c = c->next)
+        held[c->client % CLIENT_SLOTS] += held_bytes(c);
+    for (struct http_exchange *c = s->connections; c; c = c->next) {
+        const size_t n = held[c->client % CLIENT_SLOTS];
+        const size_t most = largest ? held[largest->client % CLIENT_SLOTS] : 0;
+        if (held_bytes(c) && (n > most || (n == most && held_bytes(c) > held_bytes(largest))))
+            largest = c;
+    }
+    return largest;
+}
+
+/* Bodies together are too large. */
 static void bodies_check(struct http_server *s)
 {
     struct http_exchange *c;
-    while (s->body_bytes > s->options.max_bodies_bytes && (c = worst_holder(s, WAITS_BODY)))
-        connection_refuse(c, 503, "too many large requests are being read at once; try again soon");
+    while (s->body_bytes > s->options.max_bodies_bytes && (c = largest_body(s))) {
+        const bool is_taken = c->taken_bytes != 0;
+        c->taken_bytes = 0;
+        if (!is_taken || (s->handler.withdraw && s->handler.withdraw(s->handler.context, c)))
+            connection_refuse(c, 503,
+                              "too many large requests are being read at once; try again soon");
+    }
 }
 
 static void feed(struct http_exchange *c, struct evbuffer *input)

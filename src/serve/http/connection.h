@@ -51,7 +51,9 @@ struct http_exchange {
     uint64_t began_ns;      /* of the request */
     uint64_t body_began_ns; /* when its header was complete */
     size_t body_mark;       /* the body's size when its deadline was last extended */
+    uint64_t client;        /* a hash of who asks */
     size_t body_bytes;      /* counted in the server's body_bytes */
+    size_t taken_bytes;     /* of the body that the handler took and has not freed */
     size_t unsent_bytes;    /* counted in the server's unsent_bytes */
     uint64_t unsent_since_ns;
     struct strbuf fields, note;
@@ -72,6 +74,7 @@ struct http_server {
     struct http_exchange *connections, *dead;
     struct connection_limits limits;
     size_t body_bytes, unsent_bytes;
+    uint64_t secret;       /* of the hashes of clients */
     uint64_t ticket;       /* of the last handshake */
     uint64_t handshake_ns; /* the next may go on from then on */
     bool draining;

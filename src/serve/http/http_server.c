@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -256,6 +257,8 @@ int http_server_open(struct http_server **out, struct event_base *base,
     s->options = *options;
     s->handler = *handler;
     s->listeners = options->listeners;
+    if (getrandom(&s->secret, sizeof s->secret, 0) < 0)
+        s->secret = clock_now_ns();
     raise_file_limit(&s->options.max_connections);
     http_listeners_write(s->listeners, options->tls != NULL, &s->url);
     if (limits_open(&s->limits, s->options.max_connections, options->max_connections_per_address,

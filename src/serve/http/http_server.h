@@ -25,8 +25,9 @@
  *
  *  Without a free slot a new connection takes that of a lingering one, else of an idle one, else of
  *  a head, else of a body, else of a slow reader, the oldest first (connection_limits.h). With too
- * many bytes in bodies, or too many unsent, those that have held the most for the longest are
- * closed. A TLS handshake counts as a part of the head.
+ * many bytes in bodies, the largest of the client with most is refused, also while it waits for the
+ * handler's work; with too many unsent, who has held the most for the longest is dropped. A TLS
+ * handshake counts as a part of the head.
  *
  * An exchange is one request and its answer; a connection has one at a time, and pipelined bytes
  * wait in its input buffer, at most about HTTP_MAX_PIPELINED of them. A client that closes, resets
@@ -82,6 +83,9 @@ struct http_handler {
     void (*room)(void *context, struct http_exchange *x);
     /* The client hung up before its answer was complete. */
     void (*hangup)(void *context, struct http_exchange *x);
+    /* Bodies take too much memory: gives up a request whose body it took, and frees that. False: it
+     * is not waiting any more. May be NULL. */
+    bool (*withdraw)(void *context, struct http_exchange *x);
     /* After http_server_drain: the last answer is sent and the last connection closed. */
     void (*drained)(void *context);
     /* The exchange is over. Called for each whose head was complete or was refused, before its
@@ -112,9 +116,12 @@ void http_limit_body(struct http_exchange *x, size_t max_bytes);
 
 /* The request. */
 const struct http_parser *http_request(const struct http_exchange *x);
+/* For `head`: who asks. Those who ask have equal shares of max_bodies_bytes. */
+void http_set_client(struct http_exchange *x, uint64_t client);
 /* The caller frees the body. It counts toward max_bodies_bytes until http_body_freed. */
 struct strbuf http_take_body(struct http_exchange *x);
-void http_body_freed(struct http_server *s, size_t n_bytes);
+/* `x`: NULL after a hang-up. */
+void http_body_freed(struct http_server *s, struct http_exchange *x, size_t n_bytes);
 /* Numeric addresses; "unix" for a Unix socket. */
 const char *http_peer_address(const struct http_exchange *x);
 const char *http_local_address(const struct http_exchange *x);

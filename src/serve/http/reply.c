@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/minmax.h"
 #include "serve/http/connection.h"
@@ -68,14 +69,17 @@ struct strbuf http_take_body(struct http_exchange *x)
 {
     struct strbuf body = x->parser.body;
     x->parser.body = (struct strbuf)STRBUF_INIT;
+    x->taken_bytes = x->body_bytes;
     x->body_bytes = 0;
     return body;
 }
 
-void http_body_freed(struct http_server *s, size_t n_bytes)
+void http_body_freed(struct http_server *s, struct http_exchange *x, size_t n_bytes)
 {
     assert(n_bytes <= s->body_bytes);
     s->body_bytes -= n_bytes;
+    if (x)
+        x->taken_bytes = 0;
     if (n_bytes >= TRIM_BYTES)
         memory_return(s);
 }
@@ -126,6 +130,11 @@ void http_note(struct http_exchange *x, const char *format, ...)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?'; /* client bytes must not start a line of their own */
     strbuf_addf(&x->note, "%s%s", x->note.len ? ", " : "", text);
+}
+
+void http_set_client(struct http_exchange *x, uint64_t client)
+{
+    x->client = hash_pair(x->server->secret, client);
 }
 
 void http_limit_body(struct http_exchange *x, size_t max_bytes)
