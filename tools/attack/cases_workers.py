@@ -1,5 +1,6 @@
 """Work before the first token: long texts, schemas that are slow to compile, answers nobody reads."""
 import collections
+import json
 import threading
 import time
 
@@ -85,6 +86,37 @@ def slow_schemas_hang_up(settings):
                        settings.seconds, notes=lambda: f"{schemas.next} schemas sent")
 
 
+def large_bodies(settings):
+    """Twelve bodies of 32 MiB, almost all of it white space, again and again: no memory for others."""
+    body = json.dumps(schema_body(0)).encode()
+    data = wire.request("/v1/chat/completions", b" " * (32 * MIB - len(body)) + body)
+    found = collections.Counter()
+    with settings.serve() as target:
+        def step(_):
+            with wire.connect(target.port, 120, ATTACKER) as sock:
+                sock.sendall(data)
+                found[wire.Reader(sock).answer()[0]] += 1
+        return compare("a. 12 bodies of 32 MiB", target, Attack(step, 12), settings.seconds, prepare=3,
+                       notes=lambda: f"answers {dict(found)}")
+
+
+def abandoned(settings):
+    """One client is busy with slow schemas, and hangs up on thousands of small requests."""
+    small = wire.request("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 1})
+    with settings.serve() as target:
+        schemas = Schemas(target.port, hang_up=False)
+
+        def step(i):
+            if i < 2:
+                schemas.step(i)
+                return
+            with wire.connect(target.port, 10, ATTACKER) as sock:
+                sock.sendall(small)
+            time.sleep(0.002)  # up to 2,000 a second: this attack needs the same cores
+        return compare("a. slow schemas beside requests that are hung up on", target, Attack(step, 6),
+                       max(settings.seconds, 10), prepare=3)
+
+
 class Unread:
     """Sends requests one after the other, each on a connection of its own, and reads no answer."""
 
@@ -143,5 +175,5 @@ def unread_logprobs(settings):
 
 CASES = {"tokenize": tokenize_largest, "tokenize-longest": tokenize_longest,
          "schemas": slow_schemas, "schemas-hangup": slow_schemas_hang_up,
-         "unread-pieces": unread_pieces, "unread-template": unread_template,
+         "bodies": large_bodies, "abandoned": abandoned, "unread-pieces": unread_pieces, "unread-template": unread_template,
          "unread-logprobs": unread_logprobs}
