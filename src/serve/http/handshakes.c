@@ -23,7 +23,7 @@ void handshake_wait(struct http_exchange *c)
 {
     struct http_server *s = c->server;
     c->shakes = true;
-    c->ticket = limits_ticket(&s->limits, &c->peer, s->ticket);
+    c->ticket = limits_ticket(&s->limits, &c->peer, TICKET_HANDSHAKE, s->ticket);
     turn_begin(s);
 }
 
