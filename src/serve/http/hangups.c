@@ -8,14 +8,15 @@
 
 enum { A_TURN = 64 }; /* hang-ups that a turn of the loop handles */
 
-/* Fetches one at a time: what one hang-up leads to may close another connection of a batch. */
+/* Fetches one at a time: what one hang-up leads to may close another connection of a batch.
+ * EPOLLHUP is no reset: both sides may have ended their sending, with bytes still to be read. */
 static void ready_cb(evutil_socket_t fd, short what, void *arg)
 {
     (void)what;
     struct hangups *h = arg;
     struct epoll_event event;
     for (int i = 0; i < A_TURN && epoll_wait(fd, &event, 1, 0) == 1; i++)
-        h->seen(event.data.ptr, event.events & (EPOLLHUP | EPOLLERR));
+        h->seen(event.data.ptr, event.events & EPOLLERR);
 }
 
 int hangups_open(struct hangups *h, struct event_base *base,

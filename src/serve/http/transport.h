@@ -31,8 +31,8 @@ enum transport_end {
     TRANSPORT_TIMEOUT, /* the client has read nothing for write_timeout_ms */
 };
 
-/* All are called from the event loop, never from within a function of this header, and may close
- * the transport. */
+/* All are called from the event loop, never from within a function of this header that does not say
+ * so, and may close the transport. */
 struct transport_events {
     void (*greeted)(void *owner); /* a part of a handshake has come: call transport_handshake */
     /* Bytes have come: call transport_receive at once, or transport_wait and do it later. */
