@@ -5,6 +5,7 @@
 #include <sys/time.h>
 
 uint64_t clock_now_ns(void);      /* monotonic */
+uint64_t clock_thread_ns(void);   /* computed by this thread so far; a system call */
 int64_t clock_unix_seconds(void); /* wall clock */
 
 static inline struct timeval timeval_from_ms(unsigned ms)

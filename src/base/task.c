@@ -1,22 +1,15 @@
 /* The task of a thread. Its CPU time counts, so that a busy machine makes no task late. */
 #include "base/task.h"
 
-#include <time.h>
+#include "base/clock.h"
 
 enum { LOOK_EVERY = 1 << 14 };
 
 _Thread_local struct task *task_of_thread;
 
-static uint64_t thread_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void task_begin(struct task *t)
 {
-    t->begun_ns = thread_now_ns();
+    t->begun_ns = clock_thread_ns();
     t->left = 0; /* looks at once: it may have become unwanted while it waited */
     t->end = TASK_DONE;
     task_of_thread = t;
@@ -26,7 +19,7 @@ enum task_end task_finish(uint64_t *used_ns)
 {
     struct task *t = task_of_thread;
     if (used_ns)
-        *used_ns = thread_now_ns() - t->begun_ns;
+        *used_ns = clock_thread_ns() - t->begun_ns;
     task_of_thread = NULL;
     return t->end;
 }
@@ -39,7 +32,7 @@ bool task_look(struct task *t)
     for (size_t i = 0; i < sizeof t->flags / sizeof *t->flags; i++)
         if (t->flags[i] && atomic_load_explicit(t->flags[i], memory_order_relaxed))
             t->end = TASK_UNWANTED;
-    if (t->end == TASK_DONE && t->limit_ns && thread_now_ns() - t->begun_ns > t->limit_ns)
+    if (t->end == TASK_DONE && t->limit_ns && clock_thread_ns() - t->begun_ns > t->limit_ns)
         t->end = TASK_LATE;
     if (t->end == TASK_DONE)
         t->left = LOOK_EVERY;

@@ -49,6 +49,11 @@ static void on_request(void *context, struct http_exchange *x)
         stream_more(site, x);
     } else if (strcmp(target, "/big") == 0) {
         http_reply(x, 200, "text/plain", big_body, sizeof big_body);
+    } else if (strcmp(target, "/compute") == 0) {
+        uint64_t until_ns = clock_thread_ns() + COMPUTE_NS;
+        while (clock_thread_ns() < until_ns)
+            ;
+        http_reply(x, 200, "text/plain", "ok", 2);
     } else if (strncmp(target, "/status/", 8) == 0) {
         http_reply(x, atoi(target + 8), "text/plain", "", 0);
     } else {

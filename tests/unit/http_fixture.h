@@ -12,8 +12,10 @@
  * busy machine may stop it anywhere.
  *
  * The handler: /wait never answers, /stream streams pieces while there is room, /big has a large
- * answer, /status/N has that status, anything else answers "ok". X-Client: N says who asks. */
+ * answer, /status/N has that status, /compute computes for COMPUTE_NS, anything else answers "ok".
+ * X-Client: N says who asks. */
 enum { MAX_CONNECTIONS = 4, BIG_BODY_BYTES = 16 << 20 }; /* more than a connection's buffers hold */
+enum { COMPUTE_NS = 500000 };
 #define PATIENCE_NS UINT64_C(20000000000)
 
 struct site {

@@ -76,6 +76,8 @@ class Held(Attack):
         self.sockets[i] = None
 
     def run(self):
+        # A real attacker computes elsewhere: this one must not slow the server down by itself.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         while not self.stopping.is_set():
             for i in range(self.size):
                 if self.stopping.is_set():
@@ -243,6 +245,77 @@ def pipeline(settings):
         return bounded(row, 4 * (CONNECTION_BYTES + 256 * 1024), "connections")
 
 
+def in_line(row):
+    """A request may wait a little for its turn to be read."""
+    row.enough = 0.01
+    return row
+
+
+def pipeline_read(settings):
+    """Four clients that send cheap requests without end, and read the answers."""
+    with settings.serve() as target:
+        attack = Held(target.port, 4, read_push(HEALTH * 2000), pause=0.0005)
+        return in_line(compare("h. pipelines without end, read", target, attack, settings.seconds))
+
+
+def push_of(block, n_bytes):
+    """A push of a block again and again, until so many bytes are sent on a connection."""
+    sent, view = collections.Counter(), memoryview(block)
+
+    def push(sock, _):
+        sent[sock] += sock.send(view[sent[sock] % len(block):])
+        return sent[sock] < n_bytes
+    return push
+
+
+def read_push(block):
+    """The same without end; what the server answers is read."""
+    push = push_of(block, float("inf"))
+
+    def read_and_push(sock, i):
+        try:
+            while sock.recv(1 << 18):
+                pass
+            return False
+        except BlockingIOError:
+            return push(sock, i)
+    return read_and_push
+
+
+def bursts(settings):
+    """40 bodies in bursts of 240 KiB, with pauses of 10 ms."""
+    with settings.serve() as target:
+        attack = Held(target.port, 40, push_of(b"x" * 240 * 1024, 5 * MIB),
+                      http_shapes.post(b"", length=b"Content-Length: 6000000\r\n"), pause=0.0105)
+        return in_line(compare("h. 40 bodies in bursts", target, attack, settings.seconds))
+
+
+def byte_chunks(settings):
+    """Bodies in chunks of one byte."""
+    with settings.serve() as target:
+        attack = Held(target.port, 4, push_of(b"1\r\nx\r\n" * 20000, 64 * MIB),
+                      http_shapes.post(b"", length=http_shapes.CHUNKED), pause=0.0005)
+        return in_line(compare("h. chunks of one byte", target, attack, settings.seconds))
+
+
+def crowd(settings):
+    """240 connections of one address push bodies: another address uploads 4 MB."""
+    body = {"messages": [{"role": "user", "content": "x" * 4_000_000}]}
+    times = []
+    with settings.serve() as target:
+        attack = Held(target.port, 240, push_of(b"x" * 64 * 1024, MIB - 64 * 1024),
+                      http_shapes.post(b"", length=b"Content-Length: 1000000\r\n"), pause=0.001)
+        attack.start()
+        attack.opened.wait(20)
+        for _ in range(max(2, int(settings.seconds))):
+            answer = target.ask("POST", "/v1/chat/completions", body, source="127.0.0.3", timeout=60)
+            times.append(answer.seconds if answer.status == 400 else 99)
+        attack.stop()
+    rows = [["240 connections push bodies; an upload of 4 MB", "longest"],
+            ["---"] * 2, [len(times), f"{1e3 * max(times):.0f} ms"]]
+    return table(rows), max(times) < 0.5
+
+
 def pushing(settings):
     """A client that pushes data while it is answered."""
     data = wire.request("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "stream": True,
@@ -363,5 +436,6 @@ def key_updates(settings):
 
 CASES = {"shapes": shapes, "slow-writers": slow_writers, "slow-readers": slow_readers, "idle": idle,
          "slow-heads": slow_heads, "body-declared": declared, "body-endless": endless, "tiny-chunks": tiny_chunks,
-         "array": array, "deep": deep, "pipeline": pipeline, "pushing": pushing, "half-closed": half_closed,
-         "resets": resets, "handshakes": handshakes, "renegotiation": renegotiation, "key-updates": key_updates}
+         "array": array, "deep": deep, "pipeline": pipeline, "pipeline-read": pipeline_read, "bursts": bursts,
+         "byte-chunks": byte_chunks, "crowd": crowd, "pushing": pushing, "half-closed": half_closed, "resets": resets,
+         "handshakes": handshakes, "renegotiation": renegotiation, "key-updates": key_updates}

@@ -132,6 +132,7 @@ void connection_close(struct http_exchange *c)
     s->unsent_bytes -= c->unsent_bytes;
     limits_place(&s->limits, c, WAITS_NOT);
     limits_remove(&s->limits, &c->peer);
+    receiving_forget(c);
     *(c->prev ? &c->prev->next : &s->connections) = c->next;
     if (c->next)
         c->next->prev = c->prev;
@@ -310,9 +311,8 @@ static void feed(struct http_exchange *c, struct evbuffer *input)
     }
 }
 
-static void received(void *arg)
+void connection_go_on(struct http_exchange *c)
 {
-    struct http_exchange *c = arg;
     struct evbuffer *input = transport_input(c->transport);
     int n_begun = 0;
     while (c->transport && c->state <= X_BODY && evbuffer_get_length(input) > 0) {
@@ -337,12 +337,22 @@ static void received(void *arg)
 static void again_cb(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
-    received(arg);
+    receiving_turn(arg, true);
 }
 
 static void greeted(void *arg)
 {
     handshake_wait(arg);
+}
+
+static void readable(void *arg)
+{
+    receiving_turn(arg, false);
+}
+
+static void received(void *arg)
+{
+    connection_go_on(arg);
 }
 
 static void sent(void *arg)
@@ -358,7 +368,7 @@ static void sent(void *arg)
         c->full = false;
         s->handler.room(s->handler.context, c);
     } else if (c->state == X_IDLE && c->unsent_bytes <= HTTP_OUTPUT_LOW) {
-        received(c);
+        read_again(c);
     }
 }
 
@@ -416,7 +426,7 @@ static void address_text(const struct sockaddr *address, char out[INET6_ADDRSTRL
 
 static struct http_exchange *connection_make(struct http_server *s, int fd, struct tls_context *tls)
 {
-    static const struct transport_events events = {greeted, received, sent, ended};
+    static const struct transport_events events = {greeted, readable, received, sent, ended};
     struct http_exchange *c = calloc(1, sizeof *c);
     struct event *timer = NULL, *again = NULL;
     if (c) {
@@ -424,7 +434,8 @@ static struct http_exchange *connection_make(struct http_server *s, int fd, stru
         again = evtimer_new(s->base, again_cb, c);
     }
     if (timer && again)
-        c->transport = transport_open(s->base, fd, tls, s->options.write_timeout_ms, &events, c);
+        c->transport = transport_open(s->base, fd, tls, &s->hangups, s->options.write_timeout_ms,
+                                      &events, c);
     else
         close(fd);
     if (c && c->transport) {

@@ -7,8 +7,10 @@
 
 #include "base/strbuf.h"
 #include "serve/http/connection_limits.h"
+#include "serve/http/hangups.h"
 #include "serve/http/http_server.h"
 #include "serve/http/listener.h"
+#include "serve/http/receiving.h"
 #include "serve/http/transport.h"
 
 /* What http_server.c (the server: listeners, stopping), connection.c (reading requests, deadlines,
@@ -47,6 +49,7 @@ struct http_exchange {
     bool quiet;
     bool shakes;     /* a part of its TLS handshake has come; see handshakes.c */
     uint64_t ticket; /* of that */
+    struct receiving_turn turn;
     int status;
     uint64_t began_ns;      /* of the request */
     uint64_t body_began_ns; /* when its header was complete */
@@ -73,6 +76,8 @@ struct http_server {
     struct http_handler handler;
     struct http_exchange *connections, *dead;
     struct connection_limits limits;
+    struct hangups hangups;
+    struct receiving receiving;
     size_t body_bytes, unsent_bytes;
     uint64_t secret;       /* of the hashes of clients */
     uint64_t ticket;       /* of the last handshake */
@@ -92,6 +97,8 @@ void connection_close(struct http_exchange *c);
 void connection_lost(struct http_exchange *c);
 /* Rejects a request that is being read. */
 void connection_refuse(struct http_exchange *c, int status, const char *message);
+/* Handles input that has arrived. */
+void connection_go_on(struct http_exchange *c);
 /* The answer is complete: waits for the next request, or closes. */
 void exchange_done(struct http_exchange *c);
 /* Counts what the connection has not sent yet. Call it after anything that may change that. */

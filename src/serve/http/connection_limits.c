@@ -89,11 +89,12 @@ void limits_remove(struct connection_limits *l, const struct peer *peer)
     }
 }
 
-uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, uint64_t now)
+uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, enum ticket kind,
+                       uint64_t now)
 {
-    struct address_count *slot = &l->addresses[slot_of(l, peer->key)];
-    slot->ticket = slot->ticket + 1 > now ? slot->ticket + 1 : now;
-    return slot->ticket;
+    uint64_t *last = &l->addresses[slot_of(l, peer->key)].tickets[kind];
+    *last = *last + 1 > now ? *last + 1 : now;
+    return *last;
 }
 
 /* ---- who waits ---------------------------------------------------------------------------- */

@@ -45,10 +45,12 @@ struct waiting_list {
     struct http_exchange *oldest, *newest;
 };
 
+enum ticket { TICKET_HANDSHAKE, TICKET_RECEIVE, TICKET_KINDS };
+
 struct address_count {
     uint64_t key;
-    uint32_t n;      /* 0: the slot is free */
-    uint64_t ticket; /* the last one drawn */
+    uint32_t n;                     /* 0: the slot is free */
+    uint64_t tickets[TICKET_KINDS]; /* the last ones drawn */
 };
 
 struct connection_limits {
@@ -76,7 +78,8 @@ void limits_add(struct connection_limits *l, const struct peer *peer);
 void limits_remove(struct connection_limits *l, const struct peer *peer);
 /* A place in a line where addresses take turns, and the connections of one stand behind each other:
  * the smallest ticket is next. `now`: the ticket that was served last. */
-uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, uint64_t now);
+uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, enum ticket kind,
+                       uint64_t now);
 /* Moves a connection to the newest end of a list; WAITS_NOT takes it out. */
 void limits_place(struct connection_limits *l, struct http_exchange *c, enum waiting list);
 

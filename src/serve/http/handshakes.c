@@ -7,7 +7,9 @@
 #include "base/clock.h"
 #include "serve/http/connection.h"
 
-enum { PAUSE = 8 }; /* times as long as a step took: handshakes get a ninth of a core at most */
+/* A pause is that many times as long as the step before it took of the thread's own time:
+ * handshakes get a ninth of a core at most while requests run, and half of one otherwise. */
+enum { PAUSE_BUSY = 8, PAUSE_IDLE = 1 };
 
 static void turn_begin(struct http_server *s)
 {
@@ -23,7 +25,7 @@ void handshake_wait(struct http_exchange *c)
 {
     struct http_server *s = c->server;
     c->shakes = true;
-    c->ticket = limits_ticket(&s->limits, &c->peer, s->ticket);
+    c->ticket = limits_ticket(&s->limits, &c->peer, TICKET_HANDSHAKE, s->ticket);
     turn_begin(s);
 }
 
@@ -31,7 +33,10 @@ void handshake_next(struct http_server *s)
 {
     struct http_exchange *next = NULL;
     unsigned n = 0;
+    uint64_t pause = PAUSE_IDLE;
     for (struct http_exchange *c = s->connections; c; c = c->next) {
+        if (c->state == X_RUNNING)
+            pause = PAUSE_BUSY;
         if (!c->shakes)
             continue;
         n++;
@@ -42,10 +47,9 @@ void handshake_next(struct http_server *s)
         return;
     next->shakes = false;
     s->ticket = next->ticket;
-    uint64_t begin_ns = clock_now_ns();
+    uint64_t begin_ns = clock_thread_ns();
     transport_handshake(next->transport);
-    uint64_t end_ns = clock_now_ns();
-    s->handshake_ns = end_ns + PAUSE * (end_ns - begin_ns);
+    s->handshake_ns = clock_now_ns() + pause * (clock_thread_ns() - begin_ns);
     if (n > 1)
         turn_begin(s);
 }

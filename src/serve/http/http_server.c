@@ -230,6 +230,9 @@ static void shake_cb(evutil_socket_t fd, short what, void *arg)
 
 static int events_open(struct http_server *s)
 {
+    if (hangups_open(&s->hangups, s->base, transport_hung_up) ||
+        receiving_open(&s->receiving, s->base))
+        return -1;
     s->reap = event_new(s->base, -1, 0, reap_cb, s);
     s->unsent_check = event_new(s->base, -1, 0, unsent_check_cb, s);
     s->accept_again = evtimer_new(s->base, accept_again_cb, s);
@@ -254,6 +257,7 @@ int http_server_open(struct http_server **out, struct event_base *base,
     if (!s)
         return error_set(err, ERROR_MEMORY, "no memory for the HTTP server");
     s->base = base;
+    s->hangups.epoll_fd = -1;
     s->options = *options;
     s->handler = *handler;
     s->listeners = options->listeners;
@@ -291,6 +295,8 @@ void http_server_close(struct http_server *s)
     event_release(s->accept_again);
     event_release(s->trim);
     event_release(s->shake);
+    hangups_close(&s->hangups);
+    receiving_close(&s->receiving);
     limits_close(&s->limits);
     strbuf_free(&s->url);
     free(s);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,13 +20,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/minmax.h"
+#include "serve/http/hangups.h"
 #include "serve/http/tls.h"
 
 enum { TLS_HANDSHAKE = 0x16, TLS_RECORD = 16 * 1024 };
-/* Receiving costs time whatever is received, so all connections together receive about REST_BYTES
- * in REST_US: who has sent that much without a pause rests, the longer the more others do. A TLS
- * record without data counts as EMPTY_BYTES. */
-enum { REST_BYTES = 256 * 1024, REST_US = 2000, PAUSE_NS = 10000000, EMPTY_BYTES = 8 * 1024 };
+/* All connections together drop about REST_BYTES in REST_US: who has sent that much rests, the
+ * longer the more others do. Few bytes count as LEAST_BYTES. */
+enum { REST_BYTES = 256 * 1024, REST_US = 2000, LEAST_BYTES = 8 * 1024 };
 
 enum stage { FIRST_BYTE, HANDSHAKE, OPEN };
 
@@ -41,13 +40,13 @@ struct transport {
     SSL *ssl;                /* NULL in plain text, and before the first byte */
     struct evbuffer *input, *output;
     struct event *readable, *writable;
-    struct event *rest;    /* its end; may be NULL */
-    bool rests;            /* `readable` is off until then */
-    size_t busy_bytes;     /* received since the last rest or pause */
-    uint64_t received_ns;  /* last */
-    int closed_fd;         /* an epoll of its own that knows only hang-ups; -1: none yet */
-    struct event *closed;  /* detects a hang-up while reading is off; may be NULL */
+    struct event *rest;   /* its end; may be NULL */
+    size_t dropped_bytes; /* since the last rest */
+    struct hangups *hangups;
+    bool watched;          /* there, because it is not read */
     bool reading;          /* as the owner wants it */
+    bool waits;            /* for transport_receive */
+    bool rests;            /* from dropping bytes */
     bool read_needs_write; /* TLS must write before it can read on */
     bool greeted;          /* a part of the handshake waits for transport_handshake */
     bool drops;            /* what arrives is dropped */
@@ -151,52 +150,47 @@ static ptrdiff_t send_some(struct transport *t)
     return sum;
 }
 
+static void watch(struct transport *t, bool on)
+{
+    if (on && !t->watched)
+        hangups_watch(t->hangups, t->fd, t);
+    else if (!on && t->watched)
+        hangups_unwatch(t->hangups, t->fd);
+    t->watched = on;
+}
+
+/* Reads, or looks out for a hang-up. Call it after anything that may change which. */
+static void reading_update(struct transport *t)
+{
+    bool reads = t->reading && !t->greeted && !t->waits && !t->rests && !t->ended;
+    if (reads)
+        event_add(t->readable, NULL);
+    else
+        event_del(t->readable);
+    watch(t, !reads && !t->ended);
+}
+
 static void end(struct transport *t, enum transport_end how)
 {
     t->ended = true;
-    event_del(t->readable);
-    if (t->closed)
-        event_del(t->closed);
+    reading_update(t);
     t->events->ended(t->owner, how);
 }
 
-static atomic_int n_resting;
-
-static void rest_if_busy(struct transport *t, size_t n_bytes)
+void transport_hung_up(void *transport, bool is_reset)
 {
-    const uint64_t now_ns = clock_now_ns();
-    t->busy_bytes = n_bytes + (now_ns - t->received_ns < PAUSE_NS ? t->busy_bytes : 0);
-    t->received_ns = now_ns;
-    if (t->busy_bytes < REST_BYTES || t->rests || !t->rest)
-        return;
-    const long us = (long)REST_US * (1 + atomic_fetch_add(&n_resting, 1));
-    struct timeval pause = {.tv_sec = us / 1000000, .tv_usec = us % 1000000};
-    t->rests = true;
-    t->busy_bytes = 0;
-    event_del(t->readable);
-    evtimer_add(t->rest, &pause);
+    struct transport *t = transport;
+    char byte;
+    bool is_read_later = t->reading && t->stage == OPEN && !is_reset;
+    if (!is_read_later)
+        end(t, TRANSPORT_FAILED);
+    else if (recv(t->fd, &byte, 1, MSG_PEEK) == 0)
+        end(t, TRANSPORT_EOF);
 }
 
-static void rest_end(struct transport *t)
-{
-    if (t->rests)
-        atomic_fetch_sub(&n_resting, 1);
-    t->rests = false;
-}
-
-static void rest_cb(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    struct transport *t = arg;
-    rest_end(t);
-    if (t->reading && !t->ended)
-        event_add(t->readable, NULL);
-}
-
-static void read_more(struct transport *t)
+static ptrdiff_t read_more(struct transport *t)
 {
     ptrdiff_t n = receive(t);
-    rest_if_busy(t, n > 0 ? (size_t)n : EMPTY_BYTES);
     t->read_needs_write = n == NEEDS_WRITE;
     if (t->read_needs_write)
         writable_arm(t);
@@ -204,6 +198,7 @@ static void read_more(struct transport *t)
         t->events->received(t->owner);
     else if (n != AGAIN)
         end(t, n == 0 ? TRANSPORT_EOF : TRANSPORT_FAILED);
+    return n;
 }
 
 /* ---- the beginning ------------------------------------------------------------------------ */
@@ -244,34 +239,42 @@ static bool handshake(struct transport *t)
     return false;
 }
 
-static void closed_cb(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    end(arg, TRANSPORT_FAILED);
-}
-
-/* Looks out for a hang-up while nothing is read. libevent's EV_CLOSED does not see resets, and its
- * loop spins on them. Without files for it, a hang-up is seen later. */
-static void closed_watch(struct transport *t)
-{
-    struct epoll_event hangup = {.events = EPOLLRDHUP};
-    if (t->closed_fd < 0) {
-        t->closed_fd = epoll_create1(EPOLL_CLOEXEC);
-        if (t->closed_fd < 0 || epoll_ctl(t->closed_fd, EPOLL_CTL_ADD, t->fd, &hangup))
-            return;
-        t->closed = event_new(event_get_base(t->readable), t->closed_fd, EV_READ, closed_cb, t);
-    }
-    if (t->closed)
-        event_add(t->closed, NULL);
-}
-
 /* Stops reading until it is this client's turn. */
 static void greet(struct transport *t)
 {
     t->greeted = true;
-    event_del(t->readable);
-    closed_watch(t);
+    reading_update(t);
     t->events->greeted(t->owner);
+}
+
+static atomic_int n_resting;
+
+static void rest_if_busy(struct transport *t, size_t n_bytes)
+{
+    t->dropped_bytes += n_bytes > LEAST_BYTES ? n_bytes : LEAST_BYTES;
+    if (t->dropped_bytes < REST_BYTES || t->rests || !t->rest)
+        return;
+    const long us = (long)REST_US * (1 + atomic_fetch_add(&n_resting, 1));
+    struct timeval pause = {.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+    t->rests = true;
+    t->dropped_bytes = 0;
+    reading_update(t);
+    evtimer_add(t->rest, &pause);
+}
+
+static void rest_end(struct transport *t)
+{
+    if (t->rests)
+        atomic_fetch_sub(&n_resting, 1);
+    t->rests = false;
+}
+
+static void rest_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct transport *t = arg;
+    rest_end(t);
+    reading_update(t);
 }
 
 /* A client that goes on sending what nobody wants must not cost more than it has to: the kernel
@@ -299,19 +302,31 @@ static void readable_cb(evutil_socket_t fd, short what, void *arg)
     if (t->stage == HANDSHAKE)
         greet(t);
     else
-        read_more(t);
+        t->events->readable(t->owner);
+}
+
+void transport_wait(struct transport *t, bool on)
+{
+    t->waits = on;
+    reading_update(t);
+}
+
+size_t transport_receive(struct transport *t)
+{
+    transport_wait(t, false);
+    if (t->ended || t->drops || !t->reading)
+        return 0;
+    ptrdiff_t n = read_more(t);
+    return n > 0 ? (size_t)n : 0;
 }
 
 void transport_handshake(struct transport *t)
 {
     assert(t->greeted && t->stage == HANDSHAKE);
     t->greeted = false;
-    if (t->closed)
-        event_del(t->closed);
-    if (t->reading)
-        event_add(t->readable, NULL);
+    reading_update(t);
     if (handshake(t))
-        read_more(t);
+        t->events->readable(t->owner);
 }
 
 static void writable_cb(evutil_socket_t fd, short what, void *arg)
@@ -336,14 +351,14 @@ static void writable_cb(evutil_socket_t fd, short what, void *arg)
     else if (n > 0)
         t->events->sent(t->owner);
     else if (t->read_needs_write)
-        read_more(t);
+        t->events->readable(t->owner);
 }
 
 /* ---- the interface ------------------------------------------------------------------------ */
 
 struct transport *transport_open(struct event_base *base, int fd, struct tls_context *tls,
-                                 unsigned write_timeout_ms, const struct transport_events *events,
-                                 void *owner)
+                                 struct hangups *hangups, unsigned write_timeout_ms,
+                                 const struct transport_events *events, void *owner)
 {
     struct transport *t = calloc(1, sizeof *t);
     if (!t) {
@@ -353,10 +368,10 @@ struct transport *transport_open(struct event_base *base, int fd, struct tls_con
     *t = (struct transport){.fd = fd,
                             .stage = tls ? FIRST_BYTE : OPEN,
                             .tls = tls,
+                            .hangups = hangups,
                             .write_timeout_ms = write_timeout_ms,
                             .events = events,
-                            .owner = owner,
-                            .closed_fd = -1};
+                            .owner = owner};
     t->input = evbuffer_new();
     t->output = evbuffer_new();
     t->readable = event_new(base, fd, EV_READ | EV_PERSIST, readable_cb, t);
@@ -380,10 +395,8 @@ void transport_close(struct transport *t)
 {
     event_release(t->readable);
     event_release(t->writable);
-    event_release(t->closed);
-    if (t->closed_fd >= 0)
-        close(t->closed_fd);
     event_release(t->rest);
+    watch(t, false);
     rest_end(t);
     if (t->ssl) {
         ERR_clear_error();
@@ -415,14 +428,7 @@ void transport_read(struct transport *t, bool on)
     if (t->ended || t->reading == on)
         return;
     t->reading = on;
-    if (on && !t->rests)
-        event_add(t->readable, NULL);
-    else if (!on)
-        event_del(t->readable);
-    if (!on)
-        closed_watch(t);
-    else if (t->closed)
-        event_del(t->closed);
+    reading_update(t);
 }
 
 void transport_write(struct transport *t, const char *bytes, size_t len)

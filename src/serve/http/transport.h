@@ -18,6 +18,7 @@ struct transport;
 struct tls_context;
 struct event_base;
 struct evbuffer;
+struct hangups;
 
 enum {
     TRANSPORT_READ_BYTES = 16 * 1024,   /* a turn; a whole TLS record */
@@ -30,10 +31,12 @@ enum transport_end {
     TRANSPORT_TIMEOUT, /* the client has read nothing for write_timeout_ms */
 };
 
-/* All are called from the event loop, never from within a function of this header, and may close
- * the transport. */
+/* All are called from the event loop, never from within a function of this header that does not say
+ * so, and may close the transport. */
 struct transport_events {
-    void (*greeted)(void *owner);  /* a part of a handshake has come: call transport_handshake */
+    void (*greeted)(void *owner); /* a part of a handshake has come: call transport_handshake */
+    /* Bytes have come: call transport_receive at once, or transport_wait and do it later. */
+    void (*readable)(void *owner);
     void (*received)(void *owner); /* `input` has grown */
     void (*sent)(void *owner);     /* a part of the output is sent */
     void (*ended)(void *owner, enum transport_end how);
@@ -41,8 +44,8 @@ struct transport_events {
 
 /* Takes the socket, also if it fails: returns NULL without memory. `tls`: NULL for plain text. */
 struct transport *transport_open(struct event_base *base, int fd, struct tls_context *tls,
-                                 unsigned write_timeout_ms, const struct transport_events *events,
-                                 void *owner);
+                                 struct hangups *hangups, unsigned write_timeout_ms,
+                                 const struct transport_events *events, void *owner);
 /* Tells a TLS client that this is the end, if all output is sent. */
 void transport_close(struct transport *t);
 
@@ -50,10 +53,19 @@ void transport_close(struct transport *t);
  * Unlike the others this may report events before it returns. */
 void transport_handshake(struct transport *t);
 
+/* Nothing is read until the wait ends. */
+void transport_wait(struct transport *t, bool on);
+/* Reads what has come, and reports `received` or `ended` before it returns. Ends a wait. Returns
+ * the number of bytes. */
+size_t transport_receive(struct transport *t);
+/* For hangups_open: a transport has hung up while it is not read. */
+void transport_hung_up(void *transport, bool is_reset);
+
 struct evbuffer *transport_input(struct transport *t);
 /* Bytes have arrived that the owner has not taken. */
 bool transport_has_unread(const struct transport *t);
-/* While reading is off, a hang-up is still noticed, and ends as TRANSPORT_FAILED. */
+/* While reading is off, a hang-up is still noticed, and ends as TRANSPORT_FAILED. During a wait, it
+ * is noticed once the bytes before it are read, and a reset at once. */
 void transport_read(struct transport *t, bool on);
 
 /* Queues bytes. Without memory for them the connection is cut, so that nothing follows the gap. */
