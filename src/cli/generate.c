@@ -29,8 +29,9 @@ static const char *const thinking_names[] = {"auto", "on", "off", NULL}; /* in e
 uint32_t generate_max_tokens;
 
 const struct option generate_options[] = {
-    COUNT("max-tokens n n-predict predict default-max-tokens", &generate_max_tokens, "N", 1, NO_MAX,
-          "longest answer in tokens if a request does not say (default -1: the rest of the context)"),
+    COUNT(
+        "max-tokens n n-predict predict default-max-tokens", &generate_max_tokens, "N", 1, NO_MAX,
+        "longest answer in tokens if a request does not say (default -1: the rest of the context)"),
     FLOAT("temp temperature", &asked.temperature, "X", 0, 2,
           "randomness; 0 always takes the most likely token (default: the model's, or 0.8)"),
     COUNT("top-k", &asked.top_k, "N", 0, NO_MAX,
