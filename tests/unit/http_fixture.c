@@ -43,7 +43,9 @@ static void on_request(void *context, struct http_exchange *x)
     CHECK(*(struct http_exchange **)http_memory(x) == x);
     const char *target = http_parser_target(http_request(x));
     if (strcmp(target, "/wait") == 0) {
+        strbuf_free(&site->taken);
         site->waiting = x;
+        site->taken = http_take_body(x);
     } else if (strcmp(target, "/stream") == 0) {
         http_stream_begin(x, "text/plain");
         stream_more(site, x);
@@ -136,6 +138,7 @@ void site_close(struct site *site)
 {
     http_server_close(site->server);
     event_base_free(site->base);
+    strbuf_free(&site->taken);
 }
 
 int client_open_from(const struct site *site, const char *address)

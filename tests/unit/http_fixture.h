@@ -23,7 +23,7 @@ struct site {
     struct http_listeners listeners;
     struct http_server *server;
     struct http_exchange *waiting;
-    struct strbuf taken; /* its body, if the test has taken it; withdrawn if memory is short */
+    struct strbuf taken; /* its body, which it gives up if memory is short */
     int n_heads, n_requests, n_hangups, n_rooms, n_drained;
     size_t streamed;
 };

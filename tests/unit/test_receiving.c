@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 
+#include "serve/http/connection_limits.h"
 #include "serve/http/receiving.h"
 
 enum { PIECE_BYTES = 200000, MS = 1000000 };
@@ -158,6 +159,25 @@ TEST(receiving, addresses_take_turns)
 }
 
 /* A reset ends a connection that waits for its turn; an end comes after the bytes before it. */
+/* An address that comes back again and again is nobody new: it does not pass those who wait. */
+TEST(receiving, newcomers_stand_behind_those_who_wait)
+{
+    struct connection_limits limits;
+    const struct peer honest = {.key = 1}, fresh = {.key = 2};
+    struct error err;
+    CHECK_INT(limits_open(&limits, 4, 0, &err), 0);
+    limits_add(&limits, &honest);
+    uint64_t served = limits_ticket(&limits, &honest, TICKET_RECEIVE, 7);
+    const uint64_t waits = limits_ticket(&limits, &honest, TICKET_RECEIVE, served);
+    for (int i = 0; i < 3; i++) {
+        limits_add(&limits, &fresh);
+        CHECK(limits_ticket(&limits, &fresh, TICKET_RECEIVE, served) >= waits);
+        limits_remove(&limits, &fresh);
+    }
+    limits_remove(&limits, &honest);
+    limits_close(&limits);
+}
+
 TEST(receiving, hang_ups_are_seen_in_the_line)
 {
     enum { N = 40 };

@@ -37,7 +37,10 @@ void connection_arm(struct http_exchange *c, unsigned timeout_ms)
 static enum waiting waiting_of(const struct http_exchange *c)
 {
     switch (c->state) {
-    case X_IDLE: return c->unsent_bytes ? WAITS_READER : c->is_new ? WAITS_HEAD : WAITS_IDLE;
+    case X_IDLE:
+        return c->unsent_bytes                ? WAITS_READER
+               : c->is_new || c->turn.in_line ? WAITS_HEAD
+                                              : WAITS_IDLE;
     case X_HEAD: return WAITS_HEAD;
     case X_BODY: return WAITS_BODY;
     case X_LINGERING: return WAITS_TO_CLOSE;
@@ -95,10 +98,11 @@ void unsent_check(struct http_server *s)
 
 /* ---- ending exchanges and connections ----------------------------------------------------- */
 
+/* The handler frees the body that it took. */
 static void drop_body(struct http_exchange *c)
 {
     strbuf_free(&c->parser.body);
-    http_body_freed(c->server, c, c->body_bytes);
+    http_body_freed(c->server, NULL, c->body_bytes);
     c->body_bytes = 0;
 }
 
@@ -106,7 +110,8 @@ static void forget_exchange(struct http_exchange *c)
 {
     drop_body(c);
     c->user = NULL;
-    c->client = 0;
+    c->client = c->taken_bytes = 0;
+    c->is_kept = false;
     memset(c->memory, 0, sizeof c->memory);
     c->streaming = c->full = c->quiet = false;
     c->status = 0;
@@ -183,6 +188,9 @@ static void read_again(struct http_exchange *c)
 void exchange_done(struct http_exchange *c)
 {
     bool closes = c->close || c->server->draining; /* a stream may have begun before the drain */
+    drop_body(c);
+    c->user = NULL;
+    c->taken_bytes = 0;
     c->state = closes ? X_FLUSHING : X_IDLE;
     c->is_new = false;
     unsent_count(c);
@@ -256,6 +264,12 @@ static size_t held_bytes(const struct http_exchange *c)
     return c->body_bytes + c->taken_bytes;
 }
 
+/* Once answered, a request holds nothing. */
+static bool is_refusable(const struct http_exchange *c)
+{
+    return c->state == X_BODY || (c->state == X_RUNNING && c->taken_bytes && !c->is_kept);
+}
+
 /* The largest body of the client that holds most. Few clients share a slot, and nobody can choose
  * with whom. */
 static struct http_exchange *largest_body(const struct http_server *s)
@@ -267,7 +281,8 @@ static struct http_exchange *largest_body(const struct http_server *s)
     for (struct http_exchange *c = s->connections; c; c = c->next) {
         const size_t n = held[c->client % CLIENT_SLOTS];
         const size_t most = largest ? held[largest->client % CLIENT_SLOTS] : 0;
-        if (held_bytes(c) && (n > most || (n == most && held_bytes(c) > held_bytes(largest))))
+        if (is_refusable(c) && held_bytes(c) &&
+            (n > most || (n == most && held_bytes(c) > held_bytes(largest))))
             largest = c;
     }
     return largest;
@@ -278,9 +293,9 @@ static void bodies_check(struct http_server *s)
 {
     struct http_exchange *c;
     while (s->body_bytes > s->options.max_bodies_bytes && (c = largest_body(s))) {
-        const bool is_taken = c->taken_bytes != 0;
-        c->taken_bytes = 0;
-        if (!is_taken || (s->handler.withdraw && s->handler.withdraw(s->handler.context, c)))
+        c->is_kept = c->state == X_RUNNING &&
+                     !(s->handler.withdraw && s->handler.withdraw(s->handler.context, c));
+        if (!c->is_kept)
             connection_refuse(c, 503,
                               "too many large requests are being read at once; try again soon");
     }
@@ -308,6 +323,8 @@ static void feed(struct http_exchange *c, struct evbuffer *input)
         connection_place(c);
         connection_arm(c, 0);
         s->handler.request(s->handler.context, c);
+        if (c->transport && c->state == X_RUNNING)
+            drop_body(c); /* unless the handler took it, it does not need it */
     }
 }
 
@@ -403,8 +420,8 @@ static void timer_cb(evutil_socket_t fd, short what, void *arg)
         connection_refuse(c, 408, "the request header did not arrive in time");
     else if (c->state == X_BODY)
         body_is_late(c);
-    else if (c->state == X_IDLE && c->unsent_bytes > 0)
-        connection_arm(c, c->server->options.idle_timeout_ms); /* its answer is still being sent */
+    else if (c->state == X_IDLE && (c->unsent_bytes > 0 || c->turn.in_line))
+        connection_arm(c, c->server->options.idle_timeout_ms); /* it waits for us */
     else
         connection_lost(c);
 }

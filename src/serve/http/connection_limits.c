@@ -93,7 +93,7 @@ uint64_t limits_ticket(struct connection_limits *l, const struct peer *peer, enu
                        uint64_t now)
 {
     uint64_t *last = &l->addresses[slot_of(l, peer->key)].tickets[kind];
-    *last = *last + 1 > now ? *last + 1 : now;
+    *last = (*last > now ? *last : now) + 1;
     return *last;
 }
 

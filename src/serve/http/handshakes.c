@@ -40,7 +40,7 @@ void handshake_next(struct http_server *s)
         if (!c->shakes)
             continue;
         n++;
-        if (!next || c->ticket < next->ticket)
+        if (!next || c->ticket <= next->ticket) /* the list begins with the newest */
             next = c;
     }
     if (!next)

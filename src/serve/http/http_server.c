@@ -161,7 +161,7 @@ static void close_idle(struct http_server *s)
 {
     for (struct http_exchange *c = s->connections, *next; c; c = next) {
         next = c->next;
-        if (c->state != X_IDLE)
+        if (c->state != X_IDLE || c->turn.in_line)
             continue;
         if (c->unsent_bytes == 0) {
             connection_close(c);

@@ -45,6 +45,7 @@ static void line_join(struct receiving *r, struct http_exchange *c)
     *(before ? &before->turn.behind : &r->first) = c;
     *(c->turn.behind ? &c->turn.behind->turn.before : &r->last) = c;
     c->turn.in_line = true;
+    connection_place(c);
 }
 
 static void line_leave(struct receiving *r, struct http_exchange *c)
@@ -86,6 +87,7 @@ static void turn_next(struct receiving *r)
 {
     struct http_exchange *c = r->first;
     line_leave(r, c);
+    connection_place(c);
     r->ticket = c->turn.ticket;
     if (turn_take(c) && c->transport && !c->turn.in_line) {
         transport_wait(c->transport, true);

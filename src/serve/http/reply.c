@@ -78,8 +78,10 @@ void http_body_freed(struct http_server *s, struct http_exchange *x, size_t n_by
 {
     assert(n_bytes <= s->body_bytes);
     s->body_bytes -= n_bytes;
-    if (x)
+    if (x) {
         x->taken_bytes = 0;
+        x->is_kept = false;
+    }
     if (n_bytes >= TRIM_BYTES)
         memory_return(s);
 }
