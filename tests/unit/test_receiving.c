@@ -158,7 +158,6 @@ TEST(receiving, addresses_take_turns)
     site_close(&site);
 }
 
-/* A reset ends a connection that waits for its turn; an end comes after the bytes before it. */
 /* An address that comes back again and again is nobody new: it does not pass those who wait. */
 TEST(receiving, newcomers_stand_behind_those_who_wait)
 {
@@ -178,6 +177,27 @@ TEST(receiving, newcomers_stand_behind_those_who_wait)
     limits_close(&limits);
 }
 
+/* Also one that waits in the line, and then has nothing to say. */
+TEST(receiving, a_draining_server_ends_all_connections)
+{
+    enum { N = 40 };
+    struct site site;
+    site_open_for(&site, 2);
+    int computing = client_open_from(&site, "127.0.0.2"), fd = client_open_from(&site, "127.0.0.3");
+    TURN_UNTIL(&site, http_server_connections(site.server) == 2);
+    for (int i = 0; i < N; i++)
+        client_send(computing, GET("/compute"));
+    client_send(fd, GET("/compute") GET("/compute"));
+    TURN_UNTIL(&site, site.n_requests >= 4);
+    http_server_drain(site.server);
+    TURN_UNTIL(&site, site.n_drained);
+    CHECK_INT(http_server_connections(site.server), 0);
+    close(computing);
+    close(fd);
+    site_close(&site);
+}
+
+/* A reset ends a connection that waits for its turn; an end comes after the bytes before it. */
 TEST(receiving, hang_ups_are_seen_in_the_line)
 {
     enum { N = 40 };

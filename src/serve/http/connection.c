@@ -292,6 +292,10 @@ static struct http_exchange *largest_body(const struct http_server *s)
 static void bodies_check(struct http_server *s)
 {
     struct http_exchange *c;
+    if (s->body_bytes <= s->options.max_bodies_bytes)
+        return;
+    for (c = s->connections; c; c = c->next)
+        c->is_kept = false;
     while (s->body_bytes > s->options.max_bodies_bytes && (c = largest_body(s))) {
         c->is_kept = c->state == X_RUNNING &&
                      !(s->handler.withdraw && s->handler.withdraw(s->handler.context, c));

@@ -57,7 +57,7 @@ struct http_exchange {
     uint64_t client;        /* a hash of who asks */
     size_t body_bytes;      /* counted in the server's body_bytes */
     size_t taken_bytes;     /* of the body that the handler took and has not freed */
-    bool is_kept;           /* ... and cannot give up any more */
+    bool is_kept;           /* ... and cannot give up now */
     size_t unsent_bytes;    /* counted in the server's unsent_bytes */
     uint64_t unsent_since_ns;
     struct strbuf fields, note;

@@ -157,11 +157,12 @@ static bool is_answering(const struct http_server *s)
     return false;
 }
 
-static void close_idle(struct http_server *s)
+/* `spares_line`: those with bytes that wait for their turn may have sent a request. */
+static void close_idle(struct http_server *s, bool spares_line)
 {
     for (struct http_exchange *c = s->connections, *next; c; c = next) {
         next = c->next;
-        if (c->state != X_IDLE || c->turn.in_line)
+        if (c->state != X_IDLE || (spares_line && c->turn.in_line))
             continue;
         if (c->unsent_bytes == 0) {
             connection_close(c);
@@ -177,7 +178,7 @@ static void close_idle(struct http_server *s)
 static void leave(struct http_server *s)
 {
     listeners_close(s);
-    close_idle(s);
+    close_idle(s, false);
     for (struct http_exchange *c = s->connections, *next; c; c = next) {
         next = c->next;
         if (c->state == X_HEAD || c->state == X_BODY)
@@ -315,7 +316,7 @@ uint32_t http_server_connections(const struct http_server *s)
 void http_server_drain(struct http_server *s)
 {
     s->draining = true;
-    close_idle(s);
+    close_idle(s, true);
     event_active(s->reap, 0, 0);
 }
 
