@@ -122,9 +122,15 @@ def test_a_log_that_nobody_reads(tmp_path):
             slowest = max(slowest, time.monotonic() - began)
         connection.close()
         assert slowest < 1
-        rest = []
-        reader = threading.Thread(target=lambda: rest.append(process.stderr.read()))
+        rest, has_room = [], threading.Event()
+
+        def read():
+            rest.append(process.stderr.read(32768))
+            has_room.set()
+            rest[0] += process.stderr.read()
+        reader = threading.Thread(target=read)
         reader.start()
+        assert has_room.wait(20)
         process.send_signal(signal.SIGTERM)
         reader.join(20)
         assert process.wait(20) == 0

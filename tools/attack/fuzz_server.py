@@ -12,7 +12,7 @@ fuzz_inputs.py makes of the seed. All the while:
     requests; after `Connection: close` nothing follows;
   - another client is answered within seconds.
 Every 20 seconds all clients rest: then no connection and no request may be left, all pages must be free
-or cached, and memory must not grow. At the end the servers must exit with 0 on SIGTERM. What failed is
+or cached, nothing is computed, and memory must not grow. At the end the servers must exit with 0 on SIGTERM. What failed is
 written to a file that --replay sends again. Exits 1 if anything is wrong.
 """
 import argparse
@@ -41,6 +41,7 @@ CONTROL_TIMEOUT_S = 10      # for a client that asks normally, with sanitizers, 
 REST_EVERY_S = 20
 HEAD_TIMEOUT_S = 3          # of the servers
 LATE_S = 2                  # a script that takes longer to send may get 408
+IDLE_S = 0.5
 GROWTH_BYTES = 48 << 20     # between the second rest and the last
 REPORT = re.compile("Sanitizer|runtime error|Assertion")
 OPTIONS = ["--engine", "mock", "-c", "512", "--cache-size", "6000t", "--max-tokens", "32", "--max-seqs", "8",
@@ -248,6 +249,11 @@ class Servers:
             if stats["pages_free"] + stats["pages_cached"] != stats["pages"] - stats["pages_private"]:
                 wrong.append(f"{name}: pages do not add up: {stats}")
             self.sizes[name].append(target.anonymous())
+            computed = target.cpu_seconds()
+            time.sleep(IDLE_S)
+            computed = target.cpu_seconds() - computed
+            if computed > IDLE_S / 2:
+                wrong.append(f"{name}: computes without a request: {computed:.2f} s in {IDLE_S} s")
         return wrong
 
     def stop(self):

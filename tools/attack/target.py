@@ -102,6 +102,12 @@ class Target:
         finally:
             connection.close()
 
+    def cpu_seconds(self):
+        """What all its threads have computed so far."""
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stats(self):
         return json.loads(self.ask("GET", "/stats", headers=self.admin).body)
 

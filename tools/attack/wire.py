@@ -8,6 +8,7 @@ import struct
 import subprocess
 
 ADDRESS = "127.0.0.1"
+BIND_ADDRESS_NO_PORT = 24  # from Linux's in.h; Python has no name for it
 
 
 class Malformed(Exception):
@@ -34,6 +35,8 @@ def connect(port, timeout=30, source=None, receive_buffer=None, tls=None):
     if receive_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     if source:
+        # Thousands of connections a second would use up the ports of an address otherwise.
+        sock.setsockopt(socket.IPPROTO_IP, BIND_ADDRESS_NO_PORT, 1)
         sock.bind((source, 0))
     sock.connect((ADDRESS, port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -11,7 +11,7 @@
 #include "serve/http/connection.h"
 
 enum {
-    PART = 3,               /* a turn pays for as many times its own length */
+    PART = 4,               /* a turn pays for as many times its own length */
     TURN_NS = 4000,         /* what the loop does for a turn beside it */
     BYTE_NS = 8,            /* 125 MB/s */
     TURN_MOST_NS = 20000000 /* that a turn pays, so that an odd one delays nobody for long */
